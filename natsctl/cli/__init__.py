@@ -1,1 +1,1 @@
-"""The command line: one file per noun, the questions it asks and what it shows."""
+"""The command line: one file per noun, its questions and its output."""

@@ -9,7 +9,7 @@ import msgspec
 
 from natsctl.api.account import AccountInfo, AccountLimits, Tier
 from natsctl.api.errors import ApiResponseError, ErrCode, NatsctlError, UsageError
-from natsctl.api.units import format_size, plural
+from natsctl.api.units import format_size, parse_duration, plural
 from natsctl.cli.framework import output
 from natsctl.cli.framework.flags import Given, Json, flagged
 from natsctl.cli.framework.parameters import Option
@@ -19,7 +19,7 @@ from natsctl.cli.render.page import Page, Section
 from natsctl.cli.render.text import count, duration, listed, safe, when, yes
 from natsctl.cli.server.overview import Server, Top
 from natsctl.cli.server.report import FILTER, FILTERS, Report, View, connection_report, request_of, show_report, top
-from natsctl.client.certificates import Certificate
+from natsctl.client.certificates import Certificate, chain
 
 UNLIMITED = "unlimited"
 
@@ -129,7 +129,6 @@ def _number(limit: int) -> str:
 
 
 def render_chain(certificates: Sequence[Certificate], ocsp: bool) -> Page:
-    """Return the page: a section for each certificate."""
     page = Page(f"TLS chain of {plural(len(certificates), 'certificate')}")
     for number, one in enumerate(certificates, 1):
         section = page.section(f"Certificate {number}")
@@ -186,15 +185,12 @@ def tls(
     expire_warn: Annotated[
         str, Option("--expire-warn", metavar="DURATION", help="warn when less time is left; 0 for never")
     ] = "1w",
-    ocsp: Annotated[bool, Option("--ocsp", help="also show what the certificates say about OCSP")] = False,
+    ocsp: Annotated[bool, Option("--ocsp", help="also show the OCSP fields of the certificates")] = False,
     pem: Annotated[bool, Option("--pem/--no-pem", help="also show the certificates themselves")] = True,
     json: Json = False,
 ) -> None:
-    """Show the certificates that the server presented, its own first, and warn of those that expire soon."""
+    """Show the certificates that the server presented, its own first, and warn if one expires soon."""
     import msgspec
-
-    from natsctl.api.units import parse_duration
-    from natsctl.client.certificates import chain
 
     try:
         least_ns = parse_duration(expire_warn)

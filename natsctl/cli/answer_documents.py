@@ -1,6 +1,6 @@
 """Documents that commands of messages and buckets print with -j.
 
-They are apart from the commands: msgspec, with which they are declared, takes longer to import than a value to be read.
+They are apart from the commands: declaring them needs msgspec, which takes longer to import than a value to be read.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Message(Model, kw_only=True):
-    """A message: `data` in base64, `text` where it is UTF-8; with its position in a stream or consumer."""
+    """A message: `data` in base64, `text` if it is UTF-8; with its position in a stream or consumer."""
 
     subject: str
     data: str
@@ -83,7 +83,7 @@ class Happened(Model, kw_only=True):
 
 
 class CloudEvent(Model, kw_only=True):
-    """An event in the envelope of CloudEvents 1.0; `id` and `time` are null where the event has none."""
+    """An event in the envelope of CloudEvents 1.0; `id` and `time` may be null."""
 
     type: str
     time: str | None
@@ -117,7 +117,6 @@ class AnyBucket(Model, kw_only=True, omit_defaults=False):
 
 
 def shared_fields(kind: BucketKind, answer: Answer[Any]) -> dict[str, Any]:
-    """Return the fields of `AnyBucket` from a bucket's stream."""
     info = answer.value
     config, state = info.config, info.state
     return {
@@ -138,7 +137,7 @@ def shared_fields(kind: BucketKind, answer: Answer[Any]) -> dict[str, Any]:
 
 
 def either(name: str, doc: str, *kinds: type[Struct]) -> type[Struct]:
-    """Return a type with the fields of all the given ones, none of which is required."""
+    """Return a type with the fields of all the given ones, all of them optional."""
     fields: dict[str, Any] = {}
     for kind in kinds:
         for one in structs.fields(kind):
@@ -179,7 +178,7 @@ class Written(Model):
 
 
 class Removed(Model):
-    """Outcome of a removal: a key, with the revision of its marker, or a bucket; nothing where it did not exist."""
+    """Outcome of a removal: a key, with the revision of its marker, or a bucket; nothing if it did not exist."""
 
     bucket: str
     success: bool
@@ -189,9 +188,9 @@ class Removed(Model):
 
 
 class Purged(Model):
-    """Outcome of a purge: a key (`revision` is that of its marker), the keys of a filter, or deleted keys.
+    """Outcome of a purge: a key (`revision` is its marker's), the keys of a filter, or deleted keys.
 
-    `purged` is the number of removed messages, `keys` that of keys.
+    `purged` is the number of removed messages, `keys` the number of keys.
     """
 
     bucket: str
@@ -216,11 +215,10 @@ class Bucket(AnyBucket, kw_only=True, omit_defaults=False):
     sources: list[str] = field(default_factory=list)
 
 
-Listed = either("Listed", "A bucket, or an entry of one, whose value is there where it was asked for.", Bucket, Entry)
+Listed = either("Listed", "A bucket, or an entry with its value if requested.", Bucket, Entry)
 
 
 def bucket_document(answer: Answer[Any]) -> dict[str, Any]:
-    """Return a bucket's stream as `Bucket`."""
     config, state = answer.value.config, answer.value.state
     document: dict[str, Any] = to_builtins(
         Bucket(

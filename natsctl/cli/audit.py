@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import msgspec
 
+from natsctl import __version__
 from natsctl.api.errors import ExitCode, NatsctlError, UsageError
 from natsctl.api.units import format_duration, parse_duration, plural
 from natsctl.cli.framework import output
@@ -31,7 +32,7 @@ BundleFile = Annotated[Path, Argument(metavar="ARCHIVE", help="a bundle that `au
 
 
 class GatheredBundle(msgspec.Struct):
-    """A bundle that was written: what it has, and the faults that left gaps in it."""
+    """A written bundle: its contents, and the faults that left gaps in it."""
 
     file: str
     servers: int
@@ -58,7 +59,7 @@ class Parts(NamedTuple):
 
     cluster: Annotated[str, Option("--cluster", metavar="CLUSTER", help="only servers of this cluster")] = ""
     server_endpoints: Annotated[
-        bool, Option("--server-endpoints/--no-server-endpoints", help="what every server monitors")
+        bool, Option("--server-endpoints/--no-server-endpoints", help="the monitoring data of every server")
     ] = True
     server_profiles: Annotated[
         bool, Option("--server-profiles/--no-server-profiles", help="profiles of every server")
@@ -114,7 +115,6 @@ def gather(
 
     Needs a user of the system account, and changes nothing on the servers. An existing bundle is replaced.
     """
-    from natsctl import __version__
     from natsctl.client.audit.gather import gather_bundle
     from natsctl.client.message import DryRunError
 
@@ -162,7 +162,7 @@ Thresholds = Annotated[
     Option("--threshold", metavar="CODE.KEY=VALUE", help="another threshold of a check; may be repeated"),
 ]
 FailOn = Annotated[
-    str, Option("--fail-on", metavar="warn|fail", help="end with 1 where a check comes to this or worse")
+    str, Option("--fail-on", metavar="warn|fail", help="end with 1 if a check has this status or a worse one")
 ]
 _COLOURS: Final = {"PASS": "32", "WARN": "33", "FAIL": "31"}
 
@@ -180,7 +180,7 @@ def analyze(
     force: Annotated[bool, Option("--force", "-f", help="replace an existing report")] = False,
     markdown: Annotated[bool, Option("--markdown", help="show the report as Markdown")] = False,
     fail_on: FailOn = "",
-    verbose: Annotated[bool, Option("--verbose", help="write what the checks looked at to stderr")] = False,
+    verbose: Annotated[bool, Option("--verbose", help="write the data that the checks examined to stderr")] = False,
     json: Json = False,
 ) -> int:
     """Check a bundle for faults and risks, and report them; needs no server."""
@@ -248,7 +248,6 @@ def _save(path: Path, report: Analysis, *, dry_run: bool) -> None:
 
 
 def _show(report: Analysis, source: Path, limit: int) -> None:
-    """Print a report for a person."""
     from natsctl.cli.render.page import Page
 
     colour = output.has_color(sys.stdout)

@@ -58,7 +58,7 @@ SENT = (
         "--payload",
         Kind("FILE", _file),
         "payload",
-        "a file whose content is the body of every message, in place of --size",
+        "a file with the body of every message, instead of --size",
     ),
     Flag("--header", PAIRS.named("KEY:VALUE"), "headers", "a header for every message", aliases=("-H",)),
 )
@@ -95,7 +95,7 @@ CREATED = (
     Flag("--persistasync", ON, "persistasync", "a stream that is created may ack before it writes"),
 )
 BATCH = (Flag("--batch", WHOLE, "batch", "messages in a batch, or in flight at once", default="500"),)
-FLOW = (Flag("--max-outstanding-acks", WHOLE, "max_outstanding_acks", "most outstanding acks", default="1"),)
+FLOW = (Flag("--max-outstanding-acks", WHOLE, "max_outstanding_acks", "max outstanding acks", default="1"),)
 FILTER = (Flag("--filter", SUBJECTS, "filter", "read these subjects only"),)
 CONSUMER = (
     Flag("--consumer", TEXT.named("NAME"), "consumer", "the durable consumer", default=DEFAULT_CONSUMER),
@@ -213,13 +213,12 @@ def _show(report: Report, json: bool) -> None:
 
         output.emit_json(msgspec.json.encode(report))
         return
-    from natsctl.cli.framework.output import show_page, show_table
     from natsctl.cli.render.measurements import render_clients, render_report
 
-    show_page(render_report(report))
+    output.show_page(render_report(report))
     if report.clients > 1:
         output.emit("")
-        show_table(render_clients(report))
+        output.show_table(render_clients(report))
 
 
 @flagged((*COMMON, *BUCKET, *KEYS, *PACED, *STORED, *HISTORY, *PURGE))
@@ -262,7 +261,7 @@ def request(session: Session, subject: Subject, given: Given, reported: Reported
 
 @flagged((*COMMON, *PAUSE, *CORE_PATIENCE))
 def serve(session: Session, subject: Subject, given: Given, reported: Reported) -> None:
-    """Answer --msgs requests, which the clients share."""
+    """Answer --msgs requests, shared by the clients."""
     bench(session, "service serve", given, reported, subject=subject)
 
 
@@ -292,7 +291,7 @@ def fetch(session: Session, given: Given, reported: Reported, force: Force = Fal
 
 @flagged(READING)
 def get_sync(session: Session, given: Given, reported: Reported) -> None:
-    """Read messages with direct gets, one after the other."""
+    """Read messages with direct gets, one at a time."""
     bench(session, "js get sync", given, reported)
 
 
@@ -446,5 +445,5 @@ VERBS = (
     Verb("service", SERVICE_VERBS, "Requests, and a service that answers them"),
     Verb("js", JETSTREAM_VERBS, "Publish to streams, read from them"),
     Verb("kv", BUCKET_VERBS, "Put into buckets, get from them"),
-    Verb("oldjs", OLD_VERBS, "Read from streams, in the words of older scripts: use js"),
+    Verb("oldjs", OLD_VERBS, "Read from streams, as older scripts do: use js"),
 )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from natsctl.api.errors import ApiResponseError, ErrCode, NatsctlError, UsageError
 from natsctl.cli.framework import output
-from natsctl.cli.framework.consent import confirmed, confirmed_edit
+from natsctl.cli.framework.consent import confirmed
 from natsctl.cli.framework.flags import (
     COUNT,
     SIZE,
@@ -20,7 +20,6 @@ from natsctl.cli.framework.flags import (
     Config,
     Flag,
     Given,
-    apply,
     choice,
 )
 from natsctl.cli.framework.output import emit_name_pages
@@ -46,8 +45,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-BucketName = Annotated[str | None, Argument(metavar="BUCKET", help="the bucket")]
-TheBucket = Annotated[str, Argument(metavar="BUCKET", help="the bucket")]
+BucketName = Annotated[str | None, Argument(metavar="BUCKET", help="name of the bucket")]
+TheBucket = Annotated[str, Argument(metavar="BUCKET", help="name of the bucket")]
 
 _NO_JETSTREAM = "buckets are streams: they need an account with JetStream (natsctl account info)"
 MAX_SUGGESTED_FROM = 5_000
@@ -96,7 +95,6 @@ def suggesting_in_bucket(session: Session) -> Iterator[None]:
 
 
 def _hint(session: Session, failure: NatsctlError) -> str:
-    """Return a suggestion for a failure in a bucket."""
     from natsctl.client.kv import KeyNotFoundError
     from natsctl.client.object_store import ObjectNotFoundError
 
@@ -122,7 +120,7 @@ def _key_hint(session: Session, failure: KeyNotFoundError) -> str:
 
     bucket = failure.bucket
     if failure.last is not None:
-        return safe(f"natsctl kv history {bucket.name} {failure.key} shows what it held")
+        return safe(f"natsctl kv history {bucket.name} {failure.key} shows its earlier values")
     listing = f"natsctl kv ls {bucket.name} shows the keys there are"
     if bucket.info.value.state.num_subjects > MAX_SUGGESTED_FROM:
         return safe(listing)
@@ -171,14 +169,12 @@ def show_bucket(kind: BucketKind, answer: Answer[Any], json: bool, done: str = "
         return
     if done:
         output.note(safe(done))
-    from natsctl.cli.framework.output import show_page
     from natsctl.cli.render.bucket_pages import render_bucket
 
-    show_page(render_bucket(kind, answer.value))
+    output.show_page(render_bucket(kind, answer.value))
 
 
 def list_buckets(session: Session, kind: BucketKind, *, names: bool, json: bool) -> None:
-    """Show the list of buckets."""
     if names and json:
         output.emit_json(session.ask(lambda manager: bucket_names(manager, kind)))
         return
@@ -200,7 +196,6 @@ def list_buckets(session: Session, kind: BucketKind, *, names: bool, json: bool)
 
 
 def remove_bucket(session: Session, kind: BucketKind, bucket: str, held: str, *, force: bool, json: bool) -> None:
-    """Remove a bucket with its contents, unless the user declines."""
     if not confirmed(session, f"delete Bucket {bucket} with {held}", force, typed=bucket):
         return
     with suggesting_in_bucket(session):
@@ -230,7 +225,7 @@ def open_if_there(
 
 
 def report_missing(bucket: str, json: bool, **held: str | None) -> None:
-    """Report that a bucket, or what it should hold (`key=…`, `name=…`), does not exist; not an error."""
+    """Report that a bucket, or an entry of it (`key=…`, `name=…`), does not exist; not an error."""
     there = {field: name for field, name in held.items() if name}
     if json:
         output.emit_json({"bucket": bucket, **there, "success": True, "missing": True})
@@ -240,12 +235,10 @@ def report_missing(bucket: str, json: bool, **held: str | None) -> None:
 
 
 def placed_on_tags(config: Config, value: list[str]) -> None:
-    """Place the bucket on servers with these tags, none for any."""
     _place(config, "tags", value)
 
 
 def placed_in_cluster(config: Config, value: str) -> None:
-    """Place the bucket in this cluster, none for any."""
     _place(config, "cluster", value)
 
 
@@ -262,7 +255,6 @@ def compressed(config: Config, value: bool) -> None:
 
 
 def storage_flag(kept: str) -> Flag:
-    """Return the flag for the storage of values or objects."""
     of = choice("file", "memory", f="file", m="memory")
     return Flag("--storage", of, "storage", f"where {kept} are kept", edit=False, default="file")
 
@@ -274,7 +266,7 @@ PLACEMENT = (
     Flag("--tags", WORDS, placed_on_tags, "place only on servers with these tags", aliases=("--tag",)),
     Flag("--cluster", TEXT, placed_in_cluster, "place in this cluster"),
 )
-COMPRESS = Flag("--compress", SWITCH, compressed, "compress what is stored")
+COMPRESS = Flag("--compress", SWITCH, compressed, "compress stored data")
 
 
 def create_bucket(
@@ -284,22 +276,29 @@ def create_bucket(
 
     Raises ApiResponseError.
     """
-    with suggesting_in_bucket(session):
-        if if_not_exists and (live := _bucket_if_there(session, kind, bucket)) is not None:
-            show_bucket(kind, live, json, f"Bucket {bucket} exists already")
-            return
+
+    from natsctl.cli.editing import create_asset
+
+    def create() -> Answer[Any]:
         try:
-            answer = session.run(lambda manager: manager.stream_create(wanted))
+            return session.run(lambda manager: manager.stream_create(wanted))
         except ApiResponseError as failure:
             if failure.err_code == ErrCode.STREAM_NAME_EXIST:
                 failure.args = (f"bucket {bucket} exists with another configuration",)
-                failure.hint = f"natsctl {kind.word} edit {bucket} changes it, --if-not-exists leaves it alone"
+                failure.hint = f"natsctl {kind.word} edit {bucket} changes it, --if-not-exists keeps it as it is"
             raise
-    from natsctl.cli.editing import warn_unless_taken
 
-    made = "was created" if answer.raw.get("did_create", True) else "exists already with this configuration"
-    show_bucket(kind, answer, json, f"Bucket {bucket} {made}")
-    warn_unless_taken(wanted, answer, json)
+    with suggesting_in_bucket(session):
+        create_asset(
+            session,
+            f"Bucket {bucket}",
+            wanted,
+            create,
+            lambda: _bucket_if_there(session, kind, bucket),
+            lambda answer, line: show_bucket(kind, answer, json, line),
+            if_not_exists=if_not_exists,
+            json=json,
+        )
 
 
 def _bucket_if_there(session: Session, kind: BucketKind, bucket: str) -> Answer[Any] | None:
@@ -334,57 +333,33 @@ def edit_bucket(
 ) -> None:
     """Change the fields of the given flags, and nothing else.
 
-    `fields` maps a bucket's names of fields to those of its stream; `settle` adjusts dependent fields, or raises.
+    `fields` maps a bucket's field names to its stream's; `settle` adjusts dependent fields, or raises.
     """
     from natsctl.api.stream import StreamConfig
-    from natsctl.cli.editing import check_given, unset
+    from natsctl.api.update_losses import stream_losses
+    from natsctl.cli.editing import AssetEdit, Edits, check_given
     from natsctl.cli.render.change import changes
     from natsctl.client.asset_config import normalised
 
     check_given(session, given or unset_fields, "give flags such as --description TEXT, or --unset FIELD")
-    before = normalised(live.raw["config"])
-    wanted = dict(live.raw["config"])
-    apply(wanted, table, given)
+    before, what = live.raw["config"], f"Bucket {kind.bucket_of(live.raw['config']['name'])}"
     own = [fields.get(word.lstrip("-"), word) for text in unset_fields or () for word in text.replace(",", " ").split()]
-    unset(wanted, own, table, StreamConfig)
+    wanted, _ = Edits(unset=own).applied(session, before, {}, given, table, StreamConfig, what)
     wanted = normalised(wanted)
     settle(wanted)
-    _send(session, kind, live, changes(before, wanted), wanted, force=force, json=json)
 
+    def show(answer: Answer[Any], line: str) -> None:
+        if answer.value.cluster is None:  # a standalone server names itself in the information only
+            answer.value.cluster = live.value.cluster
+        show_bucket(kind, answer, json, line)
 
-def _send(
-    session: Session,
-    kind: BucketKind,
-    live: Answer[Any],
-    found: Sequence[Any],
-    wanted: Config,
-    *,
-    force: bool,
-    json: bool,
-) -> None:
-    """Show the differences, ask for confirmation, and send the whole configuration."""
-    from natsctl.api.update_losses import stream_losses
-    from natsctl.cli.editing import part_of, preview_edit, show_differences, warn_unless_taken
-
-    bucket = kind.bucket_of(str(wanted["name"]))
-
-    def send() -> Answer[Any]:
-        return session.run(lambda manager: manager.stream_update(wanted))
-
-    if session.dry_run:
-        preview_edit(session, found, send, json=json)
-        return
-    if not found:
-        show_bucket(kind, live, json, "No difference in configuration")
-        return
-    watched = sys.stderr.isatty()  # else the page alone, as from the nats tool
-    if session.interactive or (watched and not json):
-        show_differences(found, f"Bucket {bucket}")
-    losses = stream_losses(live.raw["config"], wanted, live.raw["state"], time.time_ns())
-    if not confirmed_edit(session, f"edit Bucket {bucket}", force, losses):
-        return
-    answer = send()
-    if answer.value.cluster is None:  # a standalone server names itself in the information only
-        answer.value.cluster = live.value.cluster
-    show_bucket(kind, answer, json, f"Bucket {bucket} was updated" if watched else "")
-    warn_unless_taken(part_of(wanted, (one.path for one in found)), answer, json, emptied=True)
+    edit = AssetEdit(
+        what,
+        changes(normalised(before), wanted),
+        stream_losses(before, wanted, live.raw["state"], time.time_ns()),
+        lambda manager: manager.stream_update(wanted),
+        show,
+        labelled=False,
+        quiet=not sys.stderr.isatty(),  # the page only, as from the nats tool
+    )
+    edit.send(session, live, wanted, force=force, json=json)

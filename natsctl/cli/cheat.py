@@ -25,7 +25,7 @@ class Line(Model, kw_only=True):
 
 
 class Topic(Model, kw_only=True):
-    """The lines on one topic, in an order in which they can be run."""
+    """The lines on one topic, in an order that works."""
 
     name: str
     title: str

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 
 from natsctl.api.errors import ExitCode, NatsctlError, UsageError, install_command
-from natsctl.api.units import plural
+from natsctl.api.units import parse_size, plural
 from natsctl.cli.framework import output
 from natsctl.cli.framework.flags import Force, Json, wait_seconds
 from natsctl.cli.framework.parameters import Option
@@ -72,7 +72,7 @@ Port = Annotated[
     int | None,
     Option("--port", metavar="PORT", help="port of the first server, the others follow [free ports]", min=1, max=65000),
 ]
-ReadyWait = Annotated[str | None, Option("--wait", metavar="DURATION", help="longest wait until it is ready [1m]")]
+ReadyWait = Annotated[str | None, Option("--wait", metavar="DURATION", help="max wait until it is ready [1m]")]
 
 
 def run(
@@ -154,7 +154,6 @@ def _check_same(layout: Layout, folder: Path, nodes: int, name: str, port: int |
 
 
 def _contexts(layout: Layout, folder: Path) -> dict[str, dict[str, Any]]:
-    """Return the contexts of a cluster by name."""
     said = {"url": layout.urls, "description": _description(folder)}
     return {
         layout.name: {**said, "user": layout.user, "password": layout.password},
@@ -167,7 +166,6 @@ def _description(folder: Path) -> str:
 
 
 def _check_contexts(documents: dict[str, dict[str, Any]], force: bool) -> None:
-    """Raise ContextExistsError for a context of that name which is not this cluster's."""
     from natsctl.client.contexts import ContextExistsError, Contexts
 
     contexts = Contexts(os.environ)
@@ -274,7 +272,7 @@ def config(
     """Write the files of a cluster: nats.conf, certificates, systemd units, a compose file and Helm values.
 
     Each server has a folder of its own; contexts with the logins are in contexts/. Files are never overwritten without
-    --force, which makes new passwords and certificates.
+    --force; it makes new passwords and certificates.
     """
     from natsctl.cli.deployment import Deployment, parse_members
 
@@ -297,8 +295,6 @@ def config(
 
 
 def _size(text: str, flag: str) -> int:
-    from natsctl.api.units import parse_size
-
     try:
         size = parse_size(text)
     except ValueError as failure:

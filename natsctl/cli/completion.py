@@ -1,7 +1,7 @@
 """`natsctl completion`: the scripts of the three shells and their installation.
 
-A script passes the words to `natsctl __complete` (candidates.py). An answer is one candidate a line, with a tab and its
-meaning behind it; the single line `:files` leaves the word to the shell's own completion of files.
+A script passes the arguments to `natsctl __complete` (candidates.py). An answer is one candidate a line, followed by a
+tab and its meaning; the single line `:files` leaves the word to the shell's own completion of files.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ SCRIPTS = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
 
 
 class Installed(Model, kw_only=True):
-    """Path of a completion script; `startup` is the file of the shell that loads it, "" where none is needed."""
+    """Path of a completion script; `startup` is the file of the shell that loads it, or "" if none is needed."""
 
     shell: str
     path: str

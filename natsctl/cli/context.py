@@ -101,7 +101,6 @@ def render_contexts(documents: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def render_checks(found: Sequence[CheckedContext]) -> Table:
-    """Return the table of a check's findings."""
     rows = [(one.name, one.fault or "OK", reached(one.server, "") if one.server else "") for one in found]
     connected = any(one.server for one in found)
     columns = ("Name", "Result", "Connection") if connected else ("Name", "Result")
@@ -114,11 +113,10 @@ _ONE = "cli.context:Context"
 Name = Annotated[str, Argument(metavar="CONTEXT", help="the context")]
 MaybeName = Annotated[str | None, Argument(metavar="CONTEXT", help="the context")]
 ShowSecrets = Annotated[bool, Option("--show-secrets", help="show passwords, tokens and keys")]
-Connect = Annotated[bool, Option("--connect", help="connect with it, and show what the server reports")]
+Connect = Annotated[bool, Option("--connect", help="connect with it, and show the server's report")]
 
 
 def of_user() -> Contexts:
-    """Return the contexts of the user who runs the command."""
     return Contexts(os.environ)
 
 
@@ -139,7 +137,7 @@ def current(session: Session, contexts: Contexts) -> str:
 
 
 def carry_out(session: Session, writes: Sequence[Write], shown: Document | None = None) -> None:
-    """Write the files, or end a dry run with them; `shown` stands for the content of the first one."""
+    """Write the files, or end a dry run with them; `shown` replaces the content of the first one."""
     if session.dry_run:
         from natsctl.client.message import DryRunError, Planned
 
@@ -154,21 +152,19 @@ def carry_out(session: Session, writes: Sequence[Write], shown: Document | None 
 
 
 def described(contexts: Contexts, name: str, document: Document, *, show_secrets: bool = False) -> dict[str, Any]:
-    """Return the document for -j: the file's content, hidden where it is secret, and what natsctl knows about it."""
+    """Return the document for -j: the file's content, with secrets hidden, and what natsctl knows about it."""
     whole = document if show_secrets else redacted(document)
     path = str(contexts.path(name))
     return {"name": name, "selected": name == contexts.selected(), "path": path, **whole}
 
 
 def show(contexts: Contexts, name: str, *, json: bool, show_secrets: bool = False, **more: Any) -> None:
-    """Show a context: its page, or its document with what `more` says; a note names what the environment overrides."""
+    """Show a context: its page, or its document with `more`; a note names the fields that the environment overrides."""
     document = described(contexts, name, contexts.document(name), show_secrets=show_secrets)
     if json:
         output.emit_json({**document, **more})
         return
-    from natsctl.cli.framework.output import show_page
-
-    show_page(render_context({**document, **more}))
+    output.show_page(render_context({**document, **more}))
     warn_overridden()
 
 
@@ -255,7 +251,7 @@ def add(
 ) -> None:
     """Create a context from the flags for server and login, or change one with them.
 
-    The flags are those of every command, such as --server, --creds, --user, --tlsca and --js-domain. Secrets need not
+    The flags are the global ones, such as --server, --creds, --user, --tlsca and --js-domain. Secrets need not
     be on the command line: --password-stdin and --token-stdin read stdin, and values such as env://NAME, file:///path
     or op://vault/item/field are looked up when the context is used.
     """
@@ -357,7 +353,7 @@ _FLAGS = {
     "seed": "user_seed",
     "colors": "color_scheme",
 }
-"""Keys by the flags that set them, where they differ."""
+"""Keys by flag, if their names differ."""
 
 
 def _unset(words: Sequence[str] | None) -> Document:
@@ -377,14 +373,12 @@ def _unset(words: Sequence[str] | None) -> Document:
 def _in_editor(session: Session, before: Document, name: str) -> Document:
     """Return the document after the user's edit; removed keys are unset."""
     from natsctl.cli.editing import edit_config
-    from natsctl.client.context_file import Keys
 
     said = {key: value for key, value in before.items() if value not in ("", None, False)}
     return {**dict(EMPTY), **edit_config(session, said, Keys, f"context {name}")}
 
 
 def _differences(before: Document, wanted: Document) -> list[Change]:
-    """Return the lines that an edit changes, with secrets hidden."""
     from natsctl.cli.render.change import Change, changes
 
     old, new = redacted(before), redacted(wanted)
@@ -392,7 +386,6 @@ def _differences(before: Document, wanted: Document) -> list[Change]:
 
 
 def _save(session: Session, contexts: Contexts, name: str, document: Document, embed: bool, select: bool) -> None:
-    """Write a context, and select it if asked."""
     whole = complete(embedded(document) if embed else document)
     writes = [contexts.save(name, whole)]
     if select:

@@ -39,7 +39,6 @@ def render_counter(counter: Counter) -> Page:
 
 
 def render_counters(found: Sequence[Counter]) -> Table:
-    """Return a table with a row for each counter."""
     now_ns = time.time_ns()
     rows = [(one.subject, one.stream, one.val, one.incr, ago(one.time, now_ns)) for one in found]
     columns = ("Subject", "Stream", "Value", "Increment", "Last Change")
@@ -68,13 +67,11 @@ def get(session: Session, subject: Subject, stream: Stream = "", json: Json = Fa
 
 def view(session: Session, subject: Subject, stream: Stream = "", json: Json = False) -> None:
     """Show a counter, its last change, and the counts of the streams that it sources."""
-    from natsctl.cli.framework.output import show_page
-
     found = _counter(session, subject, stream)
     if json:
         output.emit_json(msgspec.json.encode(found))
     else:
-        show_page(render_counter(found))
+        output.show_page(render_counter(found))
 
 
 def ls(
@@ -89,7 +86,6 @@ def ls(
 
     With -j their subjects are one array, and with -j --details whole objects.
     """
-    from natsctl.cli.framework.output import show_table
     from natsctl.cli.framework.resolve import suggesting
     from natsctl.client.counters import counters
 
@@ -102,7 +98,7 @@ def ls(
     elif names:
         output.emit_names(subjects)
     elif found:
-        show_table(render_counters(found))
+        output.show_table(render_counters(found))
     else:
         output.note("No Counters found")
 

@@ -1,6 +1,6 @@
 """Files of a cluster of nats-servers: configurations, certificates, systemd units, a compose file, Helm values.
 
-Each server's folder is what its machine has as /etc/nats; paths of certificates are relative to it, and nats-server
+Each server's folder becomes /etc/nats on its machine; paths of certificates are relative to it, and nats-server
 runs with it as the working directory. Passwords are random: hashed (bcrypt) in the configurations, in plain text only
 in the contexts for clients and in the routes.
 """
@@ -34,14 +34,13 @@ _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
 
 @dataclass(frozen=True)
 class Member:
-    """A server and the host name or address at which the others and clients reach it."""
+    """A server and the host name or address where the others and clients reach it."""
 
     name: str
     host: str
 
     @property
     def is_address(self) -> bool:
-        """Return whether the host is an IP address."""
         try:
             ipaddress.ip_address(self.host)
         except ValueError:
@@ -50,7 +49,6 @@ class Member:
 
     @property
     def url_host(self) -> str:
-        """Return the host as a URL has it."""
         return f"[{self.host}]" if ":" in self.host else self.host
 
 
@@ -108,7 +106,6 @@ class Deployment:
         return [*found, "helm-values.yaml", *(f"contexts/{name}.json" for name in (self.name, f"{self.name}-system"))]
 
     def write(self, out: Path) -> None:
-        """Write all files; raises OSError."""
         hashes = {word: _hashed(word) for word in (self.password, self.system_password)}
         texts = {"README.md": self._readme(), "helm-values.yaml": self._helm(hashes), **self._context_files(out)}
         if self.has_compose:
@@ -335,7 +332,6 @@ def _hashed(word: str) -> str:
 
 
 def _quantity(size: int) -> str:
-    """Return a size as Kubernetes writes it."""
     for unit, bytes_ in (("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10)):
         if size % bytes_ == 0:
             return f"{size // bytes_}{unit}"

@@ -1,9 +1,8 @@
-"""Configuration files, JSON or YAML: a configuration, what `info -j` printed, or one asset of a set of documents."""
+"""Configuration files, JSON or YAML: a configuration, or the output of `info -j`."""
 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,53 +17,29 @@ from natsctl.api.versions import SERVER_METADATA
 _SET_KEYS = frozenset(
     {"apiVersion", "kind", "streams", "consumers", "key_values", "kv", "object_stores", "objects", "owner", "include"}
 )
+"""Keys of desired-state documents; a configuration with a name may have some of them."""
 
 
-class _Several(list[Any]):
-    """Text with more than one document."""
-
-
-def load_config(path: str, model: type[Model], name: str | None = None) -> dict[str, Any]:
+def load_config(path: str, model: type[Model]) -> dict[str, Any]:
     """Return the configuration in the file, as `config_in` gives it. Raises UsageError by file, path and reason."""
-    return config_in(load_document(path, "Stream", name), path, model)
+    return config_in(load_document(path), path, model)
 
 
-def load_document(path: str, kind: str, name: str | None = None, stream: str | None = None) -> Mapping[str, Any]:
-    """Return the object in the file, unchanged; `-` reads stdin. Raises UsageError.
-
-    Of a set of documents it is the one asset of that kind, or the one of that name, a consumer with its `stream_name`.
-    """
+def load_document(path: str) -> Mapping[str, Any]:
+    """Return the object in the file, unchanged; `-` reads stdin. Raises UsageError, also for a set of documents."""
     document = parse_document(path, read_text(path))
-    if path != "-" and _is_set(document):
-        return _one_of_set(path, kind, name, stream)
     if not isinstance(document, Mapping):
         raise UsageError(f"{path}: $: expected an object")
+    named = "name" in document or "config" in document
+    if isinstance(document.get("kind"), str) or not (named or _SET_KEYS.isdisjoint(document)):
+        raise _is_a_set(path)
     return document
 
 
-def _is_set(document: Any) -> bool:
-    """Return whether a document describes assets, and is not the configuration of one."""
-    if not isinstance(document, Mapping):
-        return isinstance(document, _Several)
-    if "name" in document or "config" in document:
-        return isinstance(document.get("kind"), str)
-    return not _SET_KEYS.isdisjoint(document)
-
-
-def _one_of_set(path: str, kind: str, name: str | None, stream: str | None) -> Mapping[str, Any]:
-    from natsctl.desired.documents import load_documents
-
-    wanted = load_documents([path], os.environ).wanted
-    found = {key: one for key, one in wanted.items() if one.kind == kind and stream in (None, key.stream)}
-    if len(found) > 1 and name:
-        found = {key: one for key, one in found.items() if name == (key.consumer or key.stream)}
-    if len(found) != 1:
-        names = ", ".join(key.name for key, one in wanted.items() if one.kind == kind) or "none"
-        raise UsageError(
-            f"{path}: expected one {kind.lower()}, but it describes {names}", hint="natsctl apply takes all of them"
-        )
-    (key, one), *_ = found.items()
-    return one.config | ({"stream_name": key.stream} if key.consumer else {})
+def _is_a_set(path: str) -> UsageError:
+    return UsageError(
+        f"{path}: expected one configuration, not a set of documents", hint=f"natsctl apply {path} applies all of them"
+    )
 
 
 def config_in(document: Mapping[str, Any], path: str, model: type[Model]) -> dict[str, Any]:
@@ -88,14 +63,14 @@ def own_metadata(metadata: Mapping[str, str]) -> dict[str, str]:
 
 
 def copied_metadata(metadata: Mapping[str, str]) -> dict[str, str]:
-    """Return the metadata of a copy: without an owner, whose documents did not create it and must not remove it."""
+    """Return the metadata of a copy: without an owner, as no documents created it or may remove it."""
     from natsctl.client.asset_config import LABELS
 
     return {key: value for key, value in own_metadata(metadata).items() if key not in LABELS}
 
 
 def write_config(config: Mapping[str, Any], model: type[Model], path: str | None) -> None:
-    """Check a configuration as far as possible without a server, and print it or write it to a file.
+    """Check a configuration as well as possible without a server, and print it or write it to a file.
 
     Raises UsageError. Only the user can read the file: a configuration may name prefixes of other accounts.
     """
@@ -134,4 +109,6 @@ def parse_document(path: str, text: str) -> Any:
     from natsctl.api.document_text import values_of
 
     documents = values_of(text, path)
-    return _Several(documents) if len(documents) > 1 else documents[0] if documents else None
+    if len(documents) > 1:
+        raise _is_a_set(path)
+    return documents[0] if documents else None

@@ -1,8 +1,8 @@
 """Edits of a configuration: a merge onto the live one, by flags or in the user's editor.
 
-An edit shows what differs, and says what a dry run would send. In the editor a configuration is YAML with durations and
-sizes as words; unedited fields keep the value that the server sent, fields unknown to natsctl included.
-Older and smaller servers leave out what they do not know: a warning names the fields that were not taken.
+An edit shows what differs, and a dry run shows its request. In the editor a configuration is YAML with durations and
+sizes in readable form; unedited fields keep the value that the server sent, fields unknown to natsctl included.
+Older and smaller servers leave out unknown fields: a warning names the fields that were not taken.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -21,16 +21,27 @@ from natsctl.api.errors import ExitCode, UsageError
 from natsctl.api.units import format_duration
 from natsctl.api.versions import SERVER_METADATA
 from natsctl.cli.framework import output
-from natsctl.cli.framework.flags import ConfigFile
+from natsctl.cli.framework.consent import confirmed_edit, show_preview
+from natsctl.cli.framework.flags import ConfigFile, apply
 from natsctl.cli.framework.parameters import ExitError, Option
-from natsctl.cli.render.change import DURATIONS, SIZES, Change, render_change, render_labelled
+from natsctl.cli.render.change import (
+    DURATIONS,
+    SIZES,
+    Change,
+    not_taken,
+    render_change,
+    render_labelled,
+    render_not_taken,
+)
 from natsctl.cli.render.text import safe
 from natsctl.client.message import DryRunError
 
 if TYPE_CHECKING:
     from natsctl.api.model import Model
+    from natsctl.api.update_losses import Loss
     from natsctl.cli.framework.flags import Config, Flag, Given
     from natsctl.cli.framework.session import Session
+    from natsctl.client.manager import Manager
     from natsctl.client.requests import Answer
 
 
@@ -44,7 +55,7 @@ Unset = Annotated[
 
 
 class Edits(NamedTuple):
-    """Flags of edits besides those of single fields: a bundle for commands."""
+    """Flags of edits that are not about single fields: a bundle for commands."""
 
     config: ConfigFile = None
     replace: Annotated[
@@ -63,6 +74,86 @@ class Edits(NamedTuple):
         """Return a true value if anything is to be changed, by these or by the flags of a table."""
         return given or self.config or self.unset or self.interactive
 
+    def applied(
+        self,
+        session: Session,
+        live: Config,
+        patch: Config,
+        given: Given,
+        table: Sequence[Flag],
+        model: type[Model],
+        what: str,
+        meanings: Mapping[str, str] | None = None,
+    ) -> tuple[Config, list[str]]:
+        """Return the configuration after the file, the editor, the flags and --unset, and the fields that were unset.
+
+        The asset keeps its name. `meanings` are descriptions of fields for the editor. Raises UsageError.
+        """
+        names = {key: value for key, value in live.items() if key in NAMES}
+        config = (dict(patch) if self.replace else merged(live, patch)) | names
+        if self.interactive:
+            config = edit_config(session, config, model, what, meanings) | names
+        apply(config, table, given)
+        return config, unset(config, self.unset, table, model)
+
+
+class AssetEdit(NamedTuple):
+    """An edit of a stream, consumer or bucket: its changes, and how to send it and to show the result."""
+
+    what: str
+    """The asset in texts: `Stream ORDERS`."""
+    changes: Sequence[Change]
+    losses: Sequence[Loss]
+    update: Callable[[Manager], Awaitable[Answer[Any]]]
+    show: Callable[[Answer[Any], str], None]
+    """Shows an answer, and a line about it."""
+    labelled: bool = True
+    quiet: bool = False
+    typed: str = ""
+    """The word that confirms the edit, if a plain yes is not enough."""
+    unset: Sequence[str] = ()
+
+    def send(self, session: Session, live: Answer[Any], wanted: Config, *, force: bool, json: bool) -> None:
+        """Show the differences, ask for confirmation, and send the whole configuration."""
+
+        def update() -> Answer[Any]:
+            return session.run(self.update)
+
+        if session.dry_run:
+            preview_edit(session, self.changes, update, json=json)
+            return
+        if not self.changes:
+            self.show(live, "No difference in configuration")
+            return
+        if session.interactive or not (json or self.quiet):
+            show_differences(self.changes, self.what, labelled=self.labelled)
+        if not confirmed_edit(session, f"edit {self.what}", force, self.losses, typed=self.typed):
+            return
+        answer = update()
+        self.show(answer, "" if self.quiet else f"{self.what} was updated")
+        requested = part_of(wanted, (change.path for change in self.changes if change.path not in self.unset))
+        warn_unless_taken(requested, answer, json, emptied=True)
+
+
+def create_asset(
+    session: Session,
+    what: str,
+    wanted: Config,
+    create: Callable[[], Answer[Any]],
+    existing: Callable[[], Answer[Any] | None],
+    show: Callable[[Answer[Any], str], None],
+    *,
+    if_not_exists: bool,
+    json: bool,
+) -> None:
+    if if_not_exists and (live := existing()) is not None:
+        show(live, f"{what} exists already")
+        return
+    answer = create()
+    made = "was created" if answer.raw.get("did_create", True) else "exists already with this configuration"
+    show(answer, f"{what} {made}")
+    warn_unless_taken(wanted, answer, json)
+
 
 def check_given(session: Session, change: object, hint: str) -> None:
     """Raise UsageError with a hint if a user at a terminal gave no change."""
@@ -71,7 +162,7 @@ def check_given(session: Session, change: object, hint: str) -> None:
 
 
 def without_server_metadata(config: Config) -> Config:
-    """Return the configuration without the metadata that the server writes anew into each answer."""
+    """Return the configuration without the metadata that the server adds to each answer."""
     from natsctl.cli.documents import own_metadata
 
     own = own_metadata(config.get("metadata") or {})
@@ -136,8 +227,6 @@ def show_outcome(answer: Answer[Any], json: bool, line: str) -> None:
 
 def preview_edit(session: Session, found: Sequence[Change], send: Callable[[], object], *, json: bool) -> None:
     """End a dry run with the differences and the request of `send`; the exit status is drift or success."""
-    from natsctl.cli.framework.consent import show_preview
-
     differences: dict[str, Any] = {"differences": [one._asdict() for one in found]}
     if not found:
         if json:
@@ -216,7 +305,7 @@ def _editor() -> list[str]:
 
 
 def _document(config: Config) -> Config:
-    """Return the configuration with durations and sizes as words, without the server's own metadata."""
+    """Return the configuration with readable durations and sizes, without the server's own metadata."""
     document = {key: _words(key, value) for key, value in config.items()}
     if isinstance(document.get("metadata"), dict):
         document["metadata"] = {k: v for k, v in document["metadata"].items() if not k.startswith(SERVER_METADATA)}
@@ -281,7 +370,7 @@ def _read(text: str, original: Config, config: Config, model: type[Model]) -> Co
 
 
 def part_of(wanted: Config, paths: Iterable[str]) -> Config:
-    """Return the fields of a configuration in which the dotted paths lie, as a whole; None for those that it lacks."""
+    """Return the whole fields that contain the dotted paths, None for missing fields."""
     return {head: wanted.get(head) for head in dict.fromkeys(path.partition(".")[0] for path in paths)}
 
 
@@ -292,8 +381,6 @@ def warn_unless_taken(asked: Mapping[str, Any], answer: Answer[Any], json: bool,
     """
     if json:
         return
-    from natsctl.cli.render.change import not_taken, render_not_taken
-
     found = not_taken(asked, answer.raw.get("config") or {}, emptied=emptied)
     if found:
         output.note(render_not_taken(found))

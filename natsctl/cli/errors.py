@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
-from natsctl.api.catalogue import entries
+from natsctl.api.catalogue import ApiError, entries
 from natsctl.api.errors import ExitCode, NatsctlError, UsageError, exit_code_of
 from natsctl.api.model import Model, WireEnum
 from natsctl.cli.framework import output
@@ -29,9 +29,6 @@ _USES = {"legacy": "older servers only", "reserved": "has a number, but is never
 
 
 def render_error_page(one: KnownError) -> Page:
-    """Return the page of one error, with the exit status of a command that fails with it."""
-    from natsctl.api.catalogue import ApiError
-
     page = Page(f"NATS Error {one.err_code}")
     rows = page.section()
     rows.row("Description", one.description)
@@ -44,7 +41,6 @@ def render_error_page(one: KnownError) -> Page:
 
 
 def render_errors(found: Sequence[KnownError]) -> Table:
-    """Return the table of errors."""
     rows = [(str(one.err_code), str(one.code), one.description, one.constant) for one in found]
     columns = ("NATS Code", "HTTP Code", "Description", "Go Constant")
     return render_table("NATS Errors", columns, rows, right=columns[:2], least=("Go Constant",))
@@ -80,7 +76,6 @@ ORDERS = {
 
 
 def known_errors() -> list[KnownError]:
-    """Return every error, by number."""
     causes = json.loads(Path(__file__).with_name("error_causes.json").read_text(encoding="utf-8"))
     found = []
     for number, entry in sorted(entries().items()):
@@ -99,7 +94,7 @@ def known_errors() -> list[KnownError]:
 
 
 def matching(match: str, errors: Sequence[KnownError]) -> list[KnownError]:
-    """Return the errors whose number, name, text or cause the regular expression finds; raises UsageError."""
+    """Return the errors with a number, name, text or cause that matches the regular expression; raises UsageError."""
     try:
         pattern = re.compile(match, re.IGNORECASE)
     except re.error as failure:
@@ -108,7 +103,7 @@ def matching(match: str, errors: Sequence[KnownError]) -> list[KnownError]:
 
 
 def ordered(found: list[KnownError], order: str, *, reverse: bool) -> list[KnownError]:
-    """Return the errors sorted by one of ORDERS, which may be abbreviated; raises UsageError."""
+    """Return the errors sorted by one of ORDERS or its prefix; raises UsageError."""
     named = next((name for name in ORDERS if order and name.startswith(order.lower())), None)
     if named is None:
         raise UsageError(f"cannot sort by {order!r}: there are {', '.join(ORDERS)}")
@@ -178,7 +173,6 @@ def read_definitions(file: str) -> list[dict[str, object]]:
 
 
 def definition_of(document: object, where: str) -> Definition:
-    """Return one definition. Raises UsageError."""
     try:
         return msgspec.convert(document, Definition)
     except msgspec.ValidationError as failure:
@@ -186,7 +180,7 @@ def definition_of(document: object, where: str) -> Definition:
 
 
 def defined_errors(file: str | None) -> list[KnownError]:
-    """Return the errors of a file of definitions, by number; without one those that natsctl knows."""
+    """Return the errors of a file of definitions, by number; or the errors that natsctl knows."""
     if file is None:
         return known_errors()
     found = [definition_of(one, file) for one in read_definitions(file)]
@@ -248,13 +242,11 @@ def lookup(
     if json:
         output.emit_json(msgspec.to_builtins(found))
         return
-    from natsctl.cli.framework.output import show_page
-
-    show_page(render_error_page(found))
+    output.show_page(render_error_page(found))
 
 
 def validate(
-    file: Annotated[str | None, Argument(metavar="FILE", help="the file; else that of --errors")] = None,
+    file: Annotated[str | None, Argument(metavar="FILE", help="the file; else the file of --errors")] = None,
     errors: Definitions = None,
     json: Json = False,
 ) -> None:

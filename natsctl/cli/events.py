@@ -48,7 +48,6 @@ class EventPrinter:
         self._filter = wanted or EventFilter()
 
     def banner(self, subjects: tuple[str, ...]) -> None:
-        """Print the subjects on stderr."""
         for subject in () if self.json or self._cloudevent else subjects:
             kind = "Metrics" if ".METRIC." in subject else "Advisories"
             output.note(f"Listening for {kind} on {safe(subject)}")
@@ -70,7 +69,6 @@ class EventPrinter:
         return True
 
     def flush(self) -> None:
-        """Flush the output."""
         sys.stdout.flush()
 
 
@@ -82,13 +80,13 @@ FLAGS = (
     Flag("--js-advisory", SWITCH, "kind.js_advisory", "advisories of JetStream"),
     Flag("--js-metric", SWITCH, "kind.js_metric", "metrics of JetStream, such as acknowledgment samples"),
     Flag("--srv-advisory", SWITCH, "kind.srv_advisory", "events of servers; for the system account"),
-    Flag("--all", ON, "all", "every kind of event, which is the default", aliases=("-a",)),
+    Flag("--all", ON, "all", "every kind of event (the default)", aliases=("-a",)),
     Flag("--subjects", SUBJECTS, "subjects", "listen on these subjects as well as on the chosen kinds"),
     Flag("--stream", TEXT.named("STREAM"), "stream", "read events from this stream, stored and new"),
     Flag("--since", DURATION, "since", "with --stream: start with events this old"),
     Flag("--consumer", TEXT.named("[STREAM.]NAME"), "consumer", "only events of this consumer"),
     Flag("--type", WORDS.named("TYPE"), "types", "only events of this type, such as stream_action or api_*"),
-    Flag("--filter", TEXT.named("REGEX"), "pattern", "only events whose JSON text contains this, ignoring case"),
+    Flag("--filter", TEXT.named("REGEX"), "pattern", "only events with this in their JSON text, ignoring case"),
     Flag("--cloudevent", ON, "cloudevent", "one CloudEvents 1.0 document per line"),
     Flag("--short", ON, "short", "one line per event"),
 )

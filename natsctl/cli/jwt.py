@@ -13,7 +13,7 @@ from natsctl.cli.framework.parameters import Argument
 from natsctl.cli.framework.verbs import Verb
 
 AnyClaims = dict[str, Any]
-"""The claims as they stand in the JWT."""
+"""The claims as in the JWT."""
 
 _LOOKS_LIKE_JWT: Final = re.compile(r"eyJ[^.]*\.[^.]*\.[^.]*\Z", re.DOTALL)
 _DECORATED: Final = re.compile(r"-{3,}[^\n]*-{3,}\r?\n([\w\-.=]+)\r?\n-{3,}[^\n]*-{3,}")
@@ -28,7 +28,7 @@ def decode(
     """Show the claims of a JWT: of an operator, an account or a user, an activation, an authorization.
 
     The signature has to be that of the issuer named in the JWT; whether that issuer is trusted is not checked, so a JWT
-    that is shown is not proven to be good. What is wrong with the claims, such as a JWT that has expired, is listed
+    that is shown is not proven to be good. Faults of the claims, such as a JWT that has expired, is listed
     under "Validation Issues". Of a creds file the JWT is read and never the seed.
     """
     from natsctl.client.auth.claims import faults, faults_of_times, read_any
@@ -45,7 +45,7 @@ def decode(
 
 
 def token_in(text: str) -> str:
-    """Return the JWT that a word stands for: itself, or the first one in the file of that name; raises UsageError."""
+    """Return the JWT in an argument: itself, or the first one in the file of that name; raises UsageError."""
     from natsctl.client.auth.keys import is_seed
 
     word = text.strip()

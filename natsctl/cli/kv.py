@@ -1,6 +1,6 @@
 """Entries of key-value buckets: `natsctl kv put`, `get`, `create`, `update`, `history`, `revert` and `watch`.
 
-A value is text where it is UTF-8 (`value`), else base64 (`value_base64`): never both, and neither where the value
+A value is text if it is UTF-8 (`value`), else base64 (`value_base64`): never both, and neither where the value
 was not read or the entry is a deletion; `length` is its bytes in every case. Times are RFC 3339, times to live
 nanoseconds.
 """
@@ -109,7 +109,6 @@ def revert(
 
 
 def open_bucket(session: Session, bucket: str) -> OpenBucket:
-    """Return the bucket of that name."""
     from natsctl.client.kv import KeyValueBucket as OpenBucket
 
     return session.run(lambda manager: OpenBucket.open(manager, bucket))
@@ -173,7 +172,7 @@ def get(
     raw: Raw = False,
     json: Json = False,
 ) -> None:
-    """Show the value of a key; --raw writes the value alone."""
+    """Show the value of a key; --raw writes only the value."""
     with suggesting_in_bucket(session):
         entry = session.ask(lambda manager: _entry(manager, bucket, key, revision or 0))
     if json:
@@ -221,10 +220,9 @@ def history(
     if json:
         output.emit_json([entry_document(entry) for entry in found])
         return
-    from natsctl.cli.framework.output import show_table
     from natsctl.cli.render.bucket_pages import render_history
 
-    show_table(render_history(bucket, key, found))
+    output.show_table(render_history(bucket, key, found))
 
 
 Count = Annotated[int, Option("--count", metavar="N", help="end after N entries, 0 for never", min=0)]
@@ -269,15 +267,13 @@ def _show(entry: ReadEntry, json: bool) -> None:
     if json:
         output.emit_json_line(entry_document(entry))
         return
-    from natsctl.cli.framework.output import width
     from natsctl.cli.render.bucket_pages import render_kv_event
 
-    output.emit(render_kv_event(entry, width(), coloured=output.has_color(sys.stdout)))
+    output.emit(render_kv_event(entry, output.width(), coloured=output.has_color(sys.stdout)))
     sys.stdout.flush()
 
 
 def entry_document(entry: ReadEntry) -> dict[str, Any]:
-    """Return an entry as `Entry`."""
     document = {
         "bucket": entry.bucket,
         "key": entry.key,
@@ -303,7 +299,6 @@ def value_fields(value: bytes) -> dict[str, str]:
 
 
 def written_document(bucket: str, key: str, operation: str, ack: dict[str, Any]) -> dict[str, Any]:
-    """Return a publish ack as `Written`."""
     return {"bucket": bucket, "key": key, "operation": operation, "revision": ack.get("seq"), **ack}
 
 

@@ -61,7 +61,7 @@ from natsctl.cli.framework.session import Session
 from natsctl.cli.kv import open_bucket, ttl_of
 from natsctl.cli.render.text import safe
 from natsctl.client import asset_config
-from natsctl.client.buckets import KV
+from natsctl.client.buckets import ALL_KEYS, KV, check_pattern, is_pattern
 
 if TYPE_CHECKING:
     from natsctl.client.buckets import Entry
@@ -84,7 +84,7 @@ KV_FLAGS: tuple[Flag, ...] = (
     DESCRIPTION,
     Flag("--history", HISTORY, asset_config.set_history, "values kept for each key, 1 to 64", default="1"),
     storage_flag("values"),
-    Flag("--ttl", DURATION, asset_config.set_ttl, "how long values are kept, 0 for ever", default="0"),
+    Flag("--ttl", DURATION, asset_config.set_ttl, "how long values are kept, 0 for no limit", default="0"),
     Flag(
         "--marker-ttl",
         DURATION,
@@ -167,7 +167,7 @@ def _warn_of_promotion(config: Config, given: Given, json: bool) -> None:
     origin = KV.bucket_of(mirror.get("name", ""))
     if "--no-mirror" in given and origin not in ("", bucket) and not mirror.get("subject_transforms") and not json:
         output.note(
-            f"warning: what was copied keeps the subjects of bucket {safe(origin)}, which this bucket cannot read"
+            f"warning: copied keys keep the subjects of bucket {safe(origin)}, and this bucket cannot read them"
         )
 
 
@@ -187,7 +187,7 @@ def ls(
 ) -> None:
     """List the buckets, or the keys of one.
 
-    With -j keys are whole entries, whose values are there with --display-value; with -n they are names.
+    With -j keys are whole entries, with values only if --display-value is given; with -n they are names.
     """
     with suggesting_in_bucket(session):
         if bucket is None:
@@ -234,8 +234,8 @@ Revision = Annotated[
     int | None,
     Option("--revision", metavar="N", help="only if the key is at this revision", min=1),
 ]
-WholeBucket = Annotated[bool, Option("--all", help="delete the bucket with every key, in place of KEY")]
-EveryKey = Annotated[bool, Option("--all", help="purge every key of the bucket, in place of KEY")]
+WholeBucket = Annotated[bool, Option("--all", help="delete the bucket with every key, instead of KEY")]
+EveryKey = Annotated[bool, Option("--all", help="purge every key of the bucket, instead of KEY")]
 
 
 def rm(
@@ -291,7 +291,7 @@ def _remove_key(
 
 
 def _present(session: Session, bucket: KeyValueBucket, key: str, missing_ok: bool, json: bool) -> Entry | None:
-    """Return the value of the key; None if it has none and that is no error. Raises KeyNotFoundError."""
+    """Return the value of the key; None if it has none and --missing-ok is set. Raises KeyNotFoundError."""
     from natsctl.client.kv import KeyNotFoundError
 
     try:
@@ -325,13 +325,11 @@ def purge(
     missing_ok: MissingOk = False,
     json: Json = False,
 ) -> None:
-    """Delete a key with its history, or many: those of a filter, or with --all every key of the bucket.
+    """Delete a key with its history, or many: the keys of a filter, or with --all every key of the bucket.
 
     For one key a marker stays, for as long as --ttl says, so that watchers see the deletion. The keys of a filter, or
     of the whole bucket, are removed without markers, unless --markers or --ttl is given.
     """
-    from natsctl.client.buckets import ALL_KEYS, check_pattern, is_pattern
-
     check_key_or_all("KEY", key, whole, "purge every key of the bucket")
     ttl_ns = ttl_of(ttl)
     many = key is None or is_pattern(key)
@@ -352,7 +350,7 @@ def purge(
 
 
 def _present_or_marked(session: Session, bucket: KeyValueBucket, key: str, missing_ok: bool, json: bool) -> bool:
-    """Return whether the key has a history, which a deleted one still has. Raises KeyNotFoundError."""
+    """Return whether the key has a history; a deleted key still has one. Raises KeyNotFoundError."""
     if session.run(lambda _: bucket.last(key, fresh=True)) is not None:
         return True
     return _present(session, bucket, key, missing_ok, json) is not None

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from natsctl.api.errors import ExitCode, UsageError
+from natsctl.api.units import parse_size
 from natsctl.cli.framework import output
 from natsctl.cli.framework.flags import Json, Progress, wait_seconds
 from natsctl.cli.framework.parameters import Argument, Option
@@ -51,8 +52,6 @@ def latency(
 
 
 def _size(text: str) -> int:
-    from natsctl.api.units import parse_size
-
     try:
         return parse_size(text)
     except ValueError as failure:

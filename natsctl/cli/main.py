@@ -1,6 +1,6 @@
 """The entry point: finds the noun in a static table, loads only its module, and ends with the documented exit codes.
 
-`natsctl --help` and `--version` come from the tables alone, without Typer.
+`natsctl --help` and `--version` come from the tables, without Typer.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _failed(failure: Exception, words: Sequence[str]) -> int:
     from natsctl.cli.framework.output import exit_code_of, laid_out, render_error, stderr_width, write_stderr
 
     if isinstance(failure, UnicodeEncodeError):
-        # Words that are not UTF-8 fail only at the wire or a file, as bodies and paths may be any bytes.
+        # Arguments that are not UTF-8 fail only at the wire or a file, as bodies and paths may be any bytes.
         near = failure.object[max(0, failure.start - 20) : failure.end + 20]
         failure = UsageError(f"not UTF-8 text: {near.encode('utf-8', 'backslashreplace').decode()}")
     if "--trace" in words and not isinstance(failure, NatsctlError):
@@ -119,7 +119,7 @@ def _dispatch(words: list[str]) -> int:
 def _serve(words: Sequence[str]) -> int:
     """Return the exit status of the server that `server run` asks for.
 
-    Its flags are nats-server's, not Typer's: loading Typer would only double the time to a ready server, which itself
+    Its flags are nats-server's, not Typer's: loading Typer would only double the time to a ready server; the server
     enables garbage collection.
     """
     from natsctl.cli.server.provisioned import serve
@@ -128,7 +128,7 @@ def _serve(words: Sequence[str]) -> int:
 
 
 def _run_other(words: Sequence[str], given: dict[str, Any]) -> int:
-    """Execute the program that the first word names; raises UsageError if there is none."""
+    """Execute the program that the first word names; raises UsageError if it does not exist."""
     from natsctl.cli.framework.programs import program_of, programs, run_program
 
     if path := program_of(words[0]):
@@ -142,7 +142,7 @@ def _run_other(words: Sequence[str], given: dict[str, Any]) -> int:
 
 
 def _with_nouns(word: str) -> str:
-    """Return a hint with the first nouns that have this verb; "" if there are none."""
+    """Return a hint with the first nouns that have this verb, or ""."""
     nouns = [noun.name for noun in NOUNS if any(word in verb.words for verb in noun.verbs)][:MAX_NOUNS]
     return f"it needs a noun: {', '.join(f'natsctl {noun} {word}' for noun in nouns)}" if nouns else ""
 

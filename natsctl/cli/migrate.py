@@ -8,8 +8,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from natsctl.api.errors import UsageError
+from natsctl.api.subjects import is_valid_name
 from natsctl.api.units import plural
-from natsctl.cli.backup.transfer_flags import PARALLEL, RETRIES, Cluster, Parallel, Replicas, Retries, Tags
+from natsctl.cli.backup.transfer_flags import (
+    PARALLEL,
+    RETRIES,
+    Cluster,
+    Parallel,
+    Replicas,
+    Retries,
+    Tags,
+    progress_log,
+)
 from natsctl.cli.framework import output
 from natsctl.cli.framework.flags import Json, Progress, read_moment
 from natsctl.cli.framework.parameters import Argument, Option
@@ -41,8 +51,6 @@ class Step(NamedTuple):
     ] = ""
 
     def options(self, streams: list[str] | None, parallel: int) -> MigrationOptions:
-        """Return them as options of a migration. Raises UsageError."""
-        from natsctl.api.subjects import is_valid_name
         from natsctl.client.migration.migration import MigrationOptions
 
         if sum((self.cutover, self.abort, bool(self.sample or self.since))) > 1:
@@ -59,7 +67,6 @@ class Step(NamedTuple):
         return MigrationOptions(tuple(dict.fromkeys(streams or ())), self.sample or 0, since_ns, parallel)
 
     def run(self, migration: Migration) -> Awaitable[MigrationReport]:
-        """Take the step."""
         if self.abort:
             return migration.abort()
         if self.cutover:
@@ -98,7 +105,7 @@ def migrate(
     you like. With --cutover streams at the origin no longer accept messages, the rest is copied, every message is
     verified, and the destination opens. A run that was killed is continued by the next one.
 
-    --sample and --since make streams of the newest messages at the destination and leave the origin alone.
+    --sample and --since make streams of the newest messages at the destination and keep the origin as it is.
     """
     if (origin == destination) or not origin or not destination:
         raise UsageError("--from and --to name two contexts", hint="natsctl context ls shows them")
@@ -148,10 +155,8 @@ def _between(
     *,
     quiet: bool,
 ) -> MigrationReport:
-    """Return the result of work between two servers, each connected to by its context alone."""
+    """Return the result of work between two servers, each connected to by its context."""
     import asyncio
-
-    from natsctl.cli.backup.transfer_flags import progress_log
 
     targets = [_target(session, text) for text in (origin, destination)]
 
@@ -173,7 +178,6 @@ def _between(
 
 
 def _target(session: Session, text: str) -> Target:
-    """Return the server of a context, or of a URL."""
     from natsctl.cli.framework.resolve import did_you_mean
     from natsctl.client.contexts import ContextNotFoundError, Contexts
     from natsctl.client.servers import Target, TargetKind, server_urls, target_of
@@ -190,7 +194,6 @@ def _target(session: Session, text: str) -> Target:
 
 
 def _show(report: MigrationReport, json: bool) -> None:
-    """Print the outcome, and warnings on stderr."""
     if json:
         from msgspec import to_builtins
 

@@ -75,7 +75,7 @@ if TYPE_CHECKING:
 
 OBJECT_FLAGS: tuple[Flag, ...] = (
     DESCRIPTION,
-    Flag("--ttl", DURATION, set_object_ttl, "how long objects are kept, 0 for ever", default="0"),
+    Flag("--ttl", DURATION, set_object_ttl, "how long objects are kept, 0 for no limit", default="0"),
     REPLICAS,
     BUCKET_SIZE,
     storage_flag("objects"),
@@ -126,7 +126,7 @@ STDOUT = "-"
 SMALL_BYTES = 256 * 1024
 """Size of transfers below which no bar is drawn."""
 
-ObjectName = Annotated[str, Argument(metavar="OBJECT", help="the object")]
+ObjectName = Annotated[str, Argument(metavar="OBJECT", help="name of the object")]
 
 
 def put(
@@ -147,7 +147,7 @@ def put(
     force: Force = False,
     json: Json = False,
 ) -> None:
-    """Store a file as an object, in place of the one of that name.
+    """Store a file as an object, replacing an existing object of that name.
 
     An interrupted put leaves the bucket unchanged.
     """
@@ -208,7 +208,7 @@ def _source(file: str) -> Iterator[tuple[IO[bytes], int | None]]:
 
 
 def _may_replace(session: Session, bucket: ObjectBucket, name: str, force: bool, json: bool) -> bool:
-    """Return whether an object of that name may be replaced: there is none, or the user agrees."""
+    """Return whether an object of that name may be replaced: it does not exist, or the user agrees."""
     if force or session.dry_run:
         return True
     there = session.run(lambda _: bucket.find(name, fresh=True, damaged=True))
@@ -297,7 +297,6 @@ def _fetch(
 
 
 def open_bucket(session: Session, bucket: str) -> ObjectBucket:
-    """Return the bucket of that name."""
     from natsctl.client.object_store import ObjectBucket
 
     return session.run(lambda manager: ObjectBucket.open(manager, bucket))
@@ -312,14 +311,12 @@ def _show(found: StoredObject, json: bool, done: str) -> None:
 
 
 def show_object(found: StoredObject) -> None:
-    """Print an object's page."""
-    from natsctl.cli.framework.output import show_page
     from natsctl.cli.render.bucket_pages import render_object
 
-    show_page(render_object(found))
+    output.show_page(render_object(found))
 
 
-OptionalObject = Annotated[str | None, Argument(metavar="OBJECT", help="the object")]
+OptionalObject = Annotated[str | None, Argument(metavar="OBJECT", help="name of the object")]
 
 
 def info(session: Session, bucket: BucketName = None, name: OptionalObject = None, json: Json = False) -> None:
@@ -368,7 +365,7 @@ def rm(
     session: Session,
     bucket: TheBucket,
     name: OptionalObject = None,
-    whole: Annotated[bool, Option("--all", help="delete the bucket with every object, in place of OBJECT")] = False,
+    whole: Annotated[bool, Option("--all", help="delete the bucket with every object, instead of OBJECT")] = False,
     force: Force = False,
     missing_ok: MissingOk = False,
     json: Json = False,
@@ -416,7 +413,7 @@ def _remove_object(
 
 
 def _present(session: Session, bucket: ObjectBucket, name: str, missing_ok: bool, json: bool) -> StoredObject | None:
-    """Return the object; None if there is none and that is no error. Raises ObjectNotFoundError."""
+    """Return the object; None if it does not exist and --missing-ok is set. Raises ObjectNotFoundError."""
     from natsctl.client.object_store import ObjectNotFoundError
 
     try:
@@ -436,7 +433,7 @@ def seal(session: Session, bucket: TheBucket, force: Force = False, json: Json =
         if opened.info.value.config.sealed:
             show_bucket(OBJECTS, opened.info, json, f"Bucket {bucket} is sealed already")
             return
-        question = f"seal Bucket {bucket}, which cannot be undone; it cannot be changed afterwards"
+        question = f"seal Bucket {bucket} permanently: it cannot be changed afterwards"
         if not confirmed(session, question, force, typed=bucket):
             return
         wanted: dict[str, Any] = {**opened.info.raw["config"], "sealed": True}
@@ -477,10 +474,9 @@ def _show_event(found: StoredObject, json: bool) -> None:
     if json:
         output.emit_json_line(found.document)
         return
-    from natsctl.cli.framework.output import width
     from natsctl.cli.render.bucket_pages import render_object_event
 
-    output.emit(render_object_event(found, width(), coloured=output.has_color(sys.stdout)))
+    output.emit(render_object_event(found, output.width(), coloured=output.has_color(sys.stdout)))
     sys.stdout.flush()
 
 
@@ -524,7 +520,7 @@ class Fetched(Object):
 class Removed(Model):
     """Outcome of a removal: an object, with how many chunks were removed, or a bucket.
 
-    Both are empty where it did not exist.
+    Both are empty if it did not exist.
     """
 
     bucket: str
@@ -544,7 +540,6 @@ Listed = either("Listed", "A bucket, or an object of one.", Bucket, Object)
 
 
 def bucket_document(answer: Answer[Any]) -> dict[str, Any]:
-    """Return a bucket's stream as `Bucket`."""
     document: dict[str, Any] = to_builtins(Bucket(**shared_fields(OBJECTS, answer), sealed=answer.value.config.sealed))
     return document
 

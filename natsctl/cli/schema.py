@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, get_origin
 import msgspec
 from msgspec import field
 
-from natsctl.api.errors import ExitCode, NatsctlError, UnreachableError, UsageError
+from natsctl.api.errors import ExitCode, NatsctlError, UnreachableError, UsageError, closest
 from natsctl.api.model import Model
 from natsctl.cli.framework import output
 from natsctl.cli.framework.flags import Json
@@ -81,7 +81,7 @@ class Failed(Model, kw_only=True):
 
 
 class Unsent(Model, kw_only=True):
-    """A message that would have been sent: `body` where it is JSON, `data` (base64) where it is not."""
+    """A message that would have been sent: `body` if it is JSON, else `data` (base64)."""
 
     subject: str
     headers: dict[str, list[str]] | None = None
@@ -90,7 +90,7 @@ class Unsent(Model, kw_only=True):
 
 
 class DryRun(Model, kw_only=True):
-    """Answer of a command with --dry-run and -j, in place of its usual one."""
+    """Answer of a command with --dry-run and -j, instead of its usual one."""
 
     dry_run: bool
     requests: list[Unsent]
@@ -105,7 +105,6 @@ class Documents:
 
     @staticmethod
     def schema() -> dict[str, Any]:
-        """Return its JSON schema."""
         from natsctl.desired.documents.json_schema import document_schema
 
         return document_schema(DOCUMENTS_ID)
@@ -132,7 +131,7 @@ _NAMES = {
     "PullRequest": API + "consumer_getnext_request",
     "ApiError": API + "error",
 }
-"""Types whose id does not follow from the tag or the name."""
+"""Types with an id that does not follow from the tag or the name."""
 _ROOMS = ("cli", "client", "spark")
 _IDS = {
     "natsctl.desired.documents.files:FilesWritten": OURS + "export.v1.files_written",
@@ -157,7 +156,7 @@ class UnknownSchemaError(NatsctlError):
 
 
 def kinds_of(answer: str) -> list[tuple[str, str]]:
-    """Return the ids of what a verb's `answer` names, each with its `[]` or `*`."""
+    """Return the ids of the types in a verb's `answer`, each with its `[]` or `*`."""
     return [(_id(bare := one.rstrip("[]*")), one[len(bare) :]) for one in answer.split("|") if one]
 
 
@@ -201,7 +200,6 @@ def _snake(name: str) -> str:
 
 @cache
 def kinds() -> dict[str, Any]:
-    """Return every kind of document by its id."""
     found: dict[str, Any] = {}
     for part in _CONTRACT:
         module = importlib.import_module(f"natsctl.api.{part}")
@@ -239,8 +237,6 @@ def full_id(given: str) -> str:
     exact = [one for one in ends if one == bare or one == API + bare]
     if len(exact or ends) == 1:
         return (exact or ends)[0] + given[len(bare) :]
-    from natsctl.api.errors import closest
-
     short = {one.rpartition(".")[2]: one for one in known}
     near = ends or [short.get(one, one) for one in closest(bare, [*known, *short])]
     hint = f"did you mean {' or '.join(near)}?" if near else "natsctl schema ls shows them"
@@ -261,7 +257,6 @@ _FAULT = re.compile(r"(?P<reason>.*?)(?: - at `(?P<path>.*)`)?", re.DOTALL)
 
 
 def judge(document: Any, id: str) -> Verdict:
-    """Return the verdict about a parsed JSON document."""
     bare = id.removesuffix("[]")
     kind: Any = kinds()[bare]
     if kind is Documents:
@@ -278,7 +273,6 @@ def judge(document: Any, id: str) -> Verdict:
 
 
 def _unknown(value: Any, kind: Any, path: str) -> Iterator[str]:
-    """Yield the paths of keys that the type does not have."""
     if isinstance(kind, msgspec.inspect.Metadata):
         kind = kind.type
     if isinstance(kind, msgspec.inspect.UnionType):
@@ -302,7 +296,6 @@ def _unknown(value: Any, kind: Any, path: str) -> Iterator[str]:
 
 
 def render_kinds(found: Sequence[Described], *, commands: bool) -> Table:
-    """Return the table of kinds, with their descriptions or with the commands that print them."""
     rows = [(one.id, ", ".join(one.commands) if commands else one.description) for one in found]
     return render_table("Schemas", ("ID", "Printed By" if commands else "Description"), rows)
 
@@ -351,7 +344,7 @@ def info(
     yaml: Annotated[bool, Option("--yaml", help="as YAML")] = False,
     json: Json = False,
 ) -> None:
-    """Show the JSON schema of a kind of document; with `[]` behind the id, that of an array of them."""
+    """Show the JSON schema of a kind of document; with `[]` after the id, the schema of an array."""
     schema = schema_of(full_id(id))
     if not yaml or json:
         output.emit_json(schema)
@@ -384,7 +377,7 @@ def request(
     show: Annotated[bool, Option("--show", help="also show the answer")] = False,
     json: Json = False,
 ) -> None:
-    """Send a request and check the answer against the schema of its `type`, or that of --schema."""
+    """Send a request and check the answer against the schema of its `type`, or of --schema."""
     if session.dry_run:
         from natsctl.client.message import DryRunError, Planned
 

@@ -26,9 +26,21 @@ from natsctl.cli.render.measurements import fine
 from natsctl.cli.render.page import Page, Section
 from natsctl.cli.render.tables import render_table
 from natsctl.cli.render.text import ago, count, safe, when
+from natsctl.client import services
 from natsctl.client.messaging.messages import Outgoing
 from natsctl.client.messaging.request_reply import ReplyLimits, ask, failure_in
-from natsctl.client.services import Endpoint, EndpointStats, Instance, ServiceInfo, ServiceStats
+from natsctl.client.services import (
+    EchoService,
+    Endpoint,
+    EndpointNotFoundError,
+    EndpointStats,
+    Instance,
+    ServiceInfo,
+    ServiceStats,
+    infos,
+    pings,
+)
+from natsctl.client.services import endpoint as find
 
 if TYPE_CHECKING:
     from natsctl.cli.render.tables import Table
@@ -41,7 +53,6 @@ _NUMBERS = ("Requests", "Errors", "Processing Time", "Average Time")
 
 
 def render_services(found: Sequence[ServiceInfo], service: str) -> Table:
-    """Return a row for each instance."""
     title = f"{service} Service Instances" if service else "All Services"
     rows = [(one.name, one.version, one.id, one.description) for one in found]
     return render_table(title, ("Name", "Version", "ID", "Description"), rows)
@@ -76,7 +87,6 @@ def _figures(one: EndpointStats) -> tuple[str, ...]:
 
 
 def render_instance(info: ServiceInfo, stats: ServiceStats) -> Page:
-    """Return the page of one instance: its description, endpoints and statistics."""
     page = Page("Service Information")
     top = page.section()
     top.row("Service", safe(f"{info.name} ({info.id})"))
@@ -111,9 +121,7 @@ def serve(
     header: Header = None,
     json: Json = False,
 ) -> None:
-    """Run a service that echoes what it is sent on NAME.echo, until Ctrl-C; -H adds headers to its answers."""
-    from natsctl.client.services import EchoService
-
+    """Run a service that echoes requests on NAME.echo, until Ctrl-C; -H adds headers to its answers."""
     service = EchoService(name, read_headers(header))
     if session.dry_run:
         from natsctl.client.message import DryRunError
@@ -143,8 +151,6 @@ InstanceName = Annotated[str, Argument(metavar="ID", help="only this instance")]
 
 def ls(session: Session, service: MaybeService = "", names: Names = False, json: Json = False) -> None:
     """List services, or the instances of one."""
-    from natsctl.cli.framework.output import show_table
-    from natsctl.client.services import infos
 
     found = session.run(lambda manager: infos(manager.connection, service))
     distinct = list(dict.fromkeys(said.value.name for said in found))
@@ -155,7 +161,7 @@ def ls(session: Session, service: MaybeService = "", names: Names = False, json:
     elif json:
         output.emit_json([said.raw for said in found])
     else:
-        show_table(render_services([said.value for said in found], service))
+        output.show_table(render_services([said.value for said in found], service))
 
 
 def info(
@@ -163,15 +169,14 @@ def info(
     service: Service,
     instance: InstanceName = "",
     endpoint: Annotated[
-        str, Option("--endpoint", "-e", metavar="REGEX", help="only endpoints whose name matches")
+        str, Option("--endpoint", "-e", metavar="REGEX", help="only endpoints with names that match")
     ] = "",
     json: Json = False,
 ) -> None:
     """Show the instances of a service, their endpoints and statistics.
 
-    With -j `info` and `stats` are those of the first instance, and `instances` has those of all.
+    With -j `info` and `stats` are those of the first instance, and `instances` has every instance.
     """
-    from natsctl.cli.framework.output import show_page
     from natsctl.client.services import infos, stats
 
     shown = _matcher(endpoint)
@@ -190,7 +195,7 @@ def info(
     for number, (one, two) in enumerate(both):
         if number:
             output.emit("")
-        show_page(render_instance(one.value, two.value))
+        output.show_page(render_instance(one.value, two.value))
 
 
 def _matcher(words: str) -> re.Pattern[str]:
@@ -202,29 +207,23 @@ def _matcher(words: str) -> re.Pattern[str]:
 
 def stats(session: Session, service: Service, instance: InstanceName = "", json: Json = False) -> None:
     """Show the number of requests to each endpoint of a service, and how long they took."""
-    from natsctl.cli.framework.output import show_table
-    from natsctl.client import services
 
     found = session.run(lambda manager: services.stats(manager.connection, service, instance))
     if json:
         output.emit_json([said.raw for said in found])
     else:
-        show_table(render_stats([said.value for said in found], service))
+        output.show_table(render_stats([said.value for said in found], service))
 
 
 def ping(session: Session, service: MaybeService = "", json: Json = False) -> None:
     """Show which instances answer, the quickest first."""
-    from natsctl.cli.framework.output import show_table
-    from natsctl.cli.render.measurements import fine
-    from natsctl.cli.render.tables import render_table
-    from natsctl.client.services import pings
 
     found = session.run(lambda manager: pings(manager.connection, service))
     if json:
         output.emit_json([{**said.raw, "rtt": said.rtt_ns} for said in found])
         return
     rows = [(said.value.name, said.value.id, fine(said.rtt_ns)) for said in found]
-    show_table(render_table("Answers", ("Name", "ID", "RTT"), rows, right=("RTT",)))
+    output.show_table(render_table("Answers", ("Name", "ID", "RTT"), rows, right=("RTT",)))
 
 
 def request(
@@ -243,8 +242,6 @@ def request(
 ) -> None:
     """Send a request to an endpoint of a service and show the answer; an error of the service is a failure (exit 1)."""
     from natsctl.cli.framework.resolve import did_you_mean
-    from natsctl.client.services import EndpointNotFoundError
-    from natsctl.client.services import endpoint as find
 
     show = Answers(raw, json, count == 1 and send_on == "eof", translate)
     headers = read_headers(header)
@@ -285,7 +282,7 @@ class Handled(msgspec.Struct):
 
 
 class Answered(msgspec.Struct, omit_defaults=True):
-    """An answer to a request, and the nanoseconds until it came; `data` in base64, `text` where it is UTF-8."""
+    """An answer to a request, and the nanoseconds until it came; `data` in base64, `text` if it is UTF-8."""
 
     subject: str
     data: str
@@ -299,7 +296,7 @@ class Answered(msgspec.Struct, omit_defaults=True):
 
 
 class Instances(msgspec.Struct):
-    """All instances of a service; `info` and `stats` are those of the first, null where none answers."""
+    """All instances of a service; `info` and `stats` are of the first, null if no one answers."""
 
     info: dict[str, Any] | None
     stats: dict[str, Any] | None

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from natsctl.api.errors import ExitCode, NatsctlError, UsageError
 from natsctl.api.model import Model, Size64, Time
+from natsctl.api.units import SECOND, parse_duration
 from natsctl.cli.framework import output
 from natsctl.cli.framework.flags import Conf, JavaPath, Json
 from natsctl.cli.framework.parameters import Option
@@ -70,9 +71,9 @@ def warm(
     force: Annotated[bool, Option("--force", help="create it again if it exists")] = False,
     json: Json = False,
 ) -> None:
-    """Create an archive of the classes that Spark loads, which halves its start-up time.
+    """Create an archive of the classes that Spark loads; it halves the start-up time.
 
-    Starts Spark once, which takes half a minute, and 160 MB in ~/.cache/natsctl (XDG_CACHE_HOME). Commands use it as
+    Starts Spark once for half a minute and 160 MB in ~/.cache/natsctl (XDG_CACHE_HOME). Commands use it as
     long as it fits the Java and the Spark that are installed. To measure a
     start: natsctl spark doctor --start.
     """
@@ -163,8 +164,6 @@ def status(json: Json = False) -> int:
 
 def _seconds(text: str) -> float:
     """Return the length of --idle-stop. Raises UsageError."""
-    from natsctl.api.units import SECOND, parse_duration
-
     try:
         length_ns = parse_duration(text)
     except ValueError as failure:

@@ -52,7 +52,7 @@ def run_on_spark(
     """Return the result of `work(spark session, options of the data source for this command's server)`.
 
     The work runs in another thread, and must leave printing to its caller while there is a `bar`. Without
-    `needs_server` no server is connected to, and the options are empty. `messages` are those that it may have to read.
+    `needs_server` no server is connected to, and the options are empty. `messages` is the number that it may read.
     Ctrl-C and SIGTERM cancel its jobs and stop its streaming queries, after `stop()` has been called. `opening`
     opens another session than `open_session` does. `measured` returns the progress if it is known
     better than by Spark's tasks.
@@ -107,7 +107,7 @@ class _Meter:
     """A bar in the unit of the last measurement; another unit begins another bar."""
 
     def __init__(self, what: str, *, quiet: bool, timed_tasks: bool = True) -> None:
-        """Create a meter; without `timed_tasks` tasks have no rate, as most of the work is measured otherwise."""
+        """Create a meter; without `timed_tasks` tasks have no rate, because most of the work is measured otherwise."""
         self._what, self._quiet, self._timed_tasks = what, quiet, timed_tasks
         self._stack = ExitStack()
         self._unit = TASKS
@@ -163,7 +163,6 @@ class _Running(Generic[T]):
         return not self._thread.is_alive()
 
     def result(self) -> T:
-        """Return its result, or raise its error."""
         if self._failure is not None:
             raise self._failure
         return self._results[0]
@@ -190,7 +189,6 @@ class _Running(Generic[T]):
 
 
 def _warn_all(session: Session, failure: NatsctlError) -> None:
-    """Write all that Spark logged to stderr, with --trace."""
     if session.options.trace:
         for text in (getattr(failure, "detail", ""), getattr(failure, "log", "")):
             if text:

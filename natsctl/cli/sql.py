@@ -16,7 +16,7 @@ from natsctl.cli.framework import output
 from natsctl.cli.framework.flags import Json, Rounds, SparkFlags, Watch, watch_seconds
 from natsctl.cli.framework.parameters import Argument, Option
 from natsctl.cli.framework.session import Session
-from natsctl.spark.sql_tables import tokens
+from natsctl.spark.sql_tables import BUCKET_COLUMNS, Catalogue, relations, split_statements, tokens
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 Rows = list[dict[str, Any]]
-"""The rows of an answer by column: bytes as text where they are UTF-8, else as `{"base64": …}`; times as RFC 3339."""
+"""The rows of an answer by column: bytes as text if they are UTF-8, else as `{"base64": …}`; times as RFC 3339."""
 
 
 class Explained(Model, kw_only=True):
@@ -64,7 +64,7 @@ class NoStreamBackupError(NatsctlError):
 
 
 class Tables(Protocol):
-    """The tables of a server or of backups, and the options with which the data source reads them."""
+    """The tables of a server or of backups, and the options of the data source."""
 
     on_server: bool
     """Whether a server has the tables."""
@@ -86,8 +86,6 @@ class ServerTables:
     on_server = True
 
     def __init__(self, session: Session) -> None:
-        from natsctl.spark.sql_tables import Catalogue
-
         self._session = session
         self.catalogue = Catalogue(session.run(lambda manager: manager.stream_names()))
 
@@ -96,7 +94,6 @@ class ServerTables:
         return {**base, "stream": stream, "failOnDataLoss": "false"}
 
     def state(self, stream: str) -> dict[str, Any]:
-        """Return the state in the server's stream information."""
         return dict(self._session.run(lambda manager: manager.stream_info(stream)).raw.get("state") or {})
 
 
@@ -106,13 +103,10 @@ class BackupTables:
     on_server = False
 
     def __init__(self, path: Path) -> None:
-        from natsctl.spark.sql_tables import Catalogue
-
         self._paths = backups_by_stream(path)
         self.catalogue = Catalogue(self._paths)
 
     def check(self, stream: str) -> None:
-        """Raise NoStreamBackupError if there is no backup of that stream."""
         from natsctl.cli.framework.resolve import did_you_mean
 
         if stream not in self._paths:
@@ -122,11 +116,10 @@ class BackupTables:
             )
 
     def options(self, base: Mapping[str, str], stream: str) -> dict[str, str]:
-        """Return the path of the stream's backup alone: no server is contacted."""
+        """Return the path of the stream's backup: no server is contacted."""
         return {"backup": str(self._paths[stream].resolve())}  # Spark in background runs in another folder
 
     def state(self, stream: str) -> dict[str, Any]:
-        """Return the state in the backup's description."""
         from natsctl.client.backup.reader import open_backup
 
         with open_backup(self._paths[stream]) as opened:
@@ -147,7 +140,7 @@ def backups_by_stream(path: Path) -> dict[str, Path]:
             )
         found[one.stream] = Path(one.path)
     if not found:
-        raise UsageError(f"{path} holds no backup with messages", hint="natsctl backup ls shows what is there")
+        raise UsageError(f"{path} holds no backup with messages", hint="natsctl backup ls shows the backups there")
     return found
 
 
@@ -172,7 +165,6 @@ class OutputOptions:
             raise UsageError("--json and --csv exclude each other")
 
     def show(self, look: Answer) -> None:
-        """Show the answer, or with --watch one after the other."""
         if self.every_s is None:
             self.once(look())
         elif self.json:
@@ -191,7 +183,6 @@ class OutputOptions:
             watch(lambda: render_result(look().cut(self.limit)), self.every_s, rounds=self.rounds)
 
     def once(self, found: Result) -> None:
-        """Show an answer."""
         found = found.cut(self.limit)
         if self.json:
             output.emit_json(found.documents())
@@ -216,7 +207,6 @@ class OutputOptions:
 
 
 def rows_shown(given: int | None, all_rows: bool) -> int | None:
-    """Return the most rows to show; None for all."""
     if given is None:
         return None if all_rows else MAX_ROWS
     return given or None
@@ -239,11 +229,9 @@ class SparkQueries:
         check_changes_nothing(text, self._tables.catalogue)
 
     def run(self, text: str, limit: int | None, *, bar: bool = True) -> Result:
-        """Return the rows of a query, `limit` at most."""
         return self._ask(lambda queries: queries.run(text, limit), bar, self._messages(text))
 
     def explain(self, text: str) -> str:
-        """Return the plan of Spark for a query."""
         return self._ask(lambda queries: queries.explain(text), True, 0)
 
     @contextmanager
@@ -255,9 +243,6 @@ class SparkQueries:
             yield
 
     def _messages(self, text: str) -> int:
-        """Return the number of messages in the tables of a query."""
-        from natsctl.spark.sql_tables import relations
-
         found = self._tables.catalogue.find_all(named.name for named in relations(text))
         streams = {table.stream for table in found if table.kind != "subjects"}
         return sum(int(self._tables.state(stream).get("messages") or 0) for stream in streams)
@@ -317,11 +302,11 @@ def sql(
     ] = None,
     limit: Annotated[
         int | None,
-        Option("--limit", metavar="N", help="most rows; 0 for all [tables: 1000]", min=0),
+        Option("--limit", metavar="N", help="max rows; 0 for all [tables: 1000]", min=0),
     ] = None,
     csv: Annotated[bool, Option("--csv", help="show the rows as CSV")] = False,
     explain: Annotated[bool, Option("--explain", help="show how the query would be answered")] = False,
-    use_spark: Annotated[bool, Option("--spark", help="use Spark even if the server alone can answer")] = False,
+    use_spark: Annotated[bool, Option("--spark", help="use Spark even if the server can answer")] = False,
     watch: Watch = None,
     rounds: Rounds = 0,
     json: Json = False,
@@ -369,8 +354,6 @@ def _answer(
     query: str,
     explain: bool,
 ) -> None:
-    """Show the answer to one query, or with `explain` how it would be answered."""
-
     text = read_query(query)
     tables = tables_of(session, backup)
     counted = answered(session, tables, text, whole=not (use_spark or backup))
@@ -409,8 +392,6 @@ def _prompt(
 
 
 def tables_of(session: Session, backup: Path | None) -> Tables:
-    """Return the tables of the server, or of backups."""
-
     return ServerTables(session) if backup is None else BackupTables(backup)
 
 
@@ -468,13 +449,11 @@ class Prompt:
     def __init__(
         self, asked: SparkQueries, tables: Tables, shown: OutputOptions, counting: Callable[[str], Answer | None]
     ) -> None:
-        """Take `counting`, which returns the answer to a query without Spark, or None."""
         self._asked, self._tables, self._shown, self._counting = asked, tables, shown, counting
         self._spark = ExitStack()
         self._warm = False
 
     def run(self) -> None:
-        """Answer queries until the user ends the prompt with Ctrl-D, `quit` or `exit`."""
         asking = _asking(self._tables)
         with self._spark:
             while True:
@@ -489,8 +468,6 @@ class Prompt:
                 self._answer(text)
 
     def _answer(self, text: str) -> None:
-        from natsctl.cli.framework.output import render_error
-        from natsctl.spark.sql_tables import split_statements
 
         if not split_statements(text):
             return
@@ -500,7 +477,7 @@ class Prompt:
         except KeyboardInterrupt:
             output.note("interrupted")
         except NatsctlError as failure:
-            output.note(render_error(failure, False))
+            output.note(output.render_error(failure, False))
 
     def _on_spark(self, text: str) -> Any:
         self._asked.check(text)
@@ -518,7 +495,6 @@ def _asking(tables: Tables) -> Any:
     from prompt_toolkit.history import FileHistory
     from prompt_toolkit.output import create_output
 
-    from natsctl.spark.sql_tables import BUCKET_COLUMNS
     from natsctl.spark.stream_frames import STREAM_COLUMNS
 
     words = [*_KEYWORDS, *dict.fromkeys((*STREAM_COLUMNS, *BUCKET_COLUMNS)), *tables.catalogue.names]

@@ -93,8 +93,8 @@ HELP = """Keys:
   s        the subjects of subscriptions, on and off
   ?        this text, on and off
 
-The lines above the table are the server's CPU, memory and traffic. Msgs and Bytes count what each client has received
-(To) and sent (From) since it connected; Pending is what waits in the server until the client reads it.
+The lines above the table are the server's CPU, memory and traffic. Msgs and Bytes count the messages that each client
+has received (To) and sent (From) since it connected; Pending is the output that the client has not read yet.
 """
 
 
@@ -103,7 +103,7 @@ _STEPS = {"<": -1, ">": 1, "\x1b[D": -1, "\x1b[C": 1, "\x1bOD": -1, "\x1bOC": 1}
 
 
 class Shown:
-    """Form in which a view is written."""
+    """Format of a written view."""
 
     def __init__(self, delimiter: str, raw: bool, subs: bool) -> None:
         self.delimiter, self.raw, self.subs = delimiter, raw, subs
@@ -124,8 +124,6 @@ class Shown:
         return True
 
     def csv(self, view: TopView, delimiter: str = "") -> str:
-        """Return the connections as lines of values."""
-
         return top_csv(view, delimiter or self.delimiter, raw=self.raw, subs=self.subs)
 
 
@@ -163,7 +161,6 @@ def _emit(view: TopView) -> None:
 
 
 def _write(path: str, shown: Shown, view: TopView) -> None:
-    """Write one view to a file, in the format of its name."""
     import msgspec
 
     if path.endswith(".json"):
@@ -243,7 +240,6 @@ SUBSCRIPTIONS = Column("Subscriptions", _subjects)
 
 
 def columns_of(subs: bool) -> tuple[Column, ...]:
-    """Return the columns, with that of the subscriptions if asked for."""
     return (*COLUMNS, SUBSCRIPTIONS) if subs else COLUMNS
 
 
@@ -263,7 +259,6 @@ def render_top(view: TopView, *, raw: bool = False, subs: bool = False, sort: st
 
 
 def server_lines(view: TopView, raw: bool = False) -> list[str]:
-    """Return the server in lines of text."""
     sized = str if raw else format_size
     rates = view.rates or {}
 

@@ -39,9 +39,9 @@ ACCOUNT_VERBS = (
         answer=CLAIMS,
         examples=("natsctl auth account query APP app.jwt --context system",),
     ),
-    Verb("imports, i, imp, import", "auth.sharing.IMPORT_VERBS", "Manage what an account imports from others"),
-    Verb("exports, e, exp, export", "auth.sharing.EXPORT_VERBS", "Manage what an account exports to others"),
-    Verb("keys, sk, s", "auth.roles.VERBS", "Manage an account's signing keys, and the roles of those that have one"),
+    Verb("imports, i, imp, import", "auth.sharing.IMPORT_VERBS", "Manage the imports of an account"),
+    Verb("exports, e, exp, export", "auth.sharing.EXPORT_VERBS", "Manage the exports of an account"),
+    Verb("keys, sk, s", "auth.roles.VERBS", "Manage an account's signing keys, and their roles"),
     Verb("mappings, m, mapping, map", "auth.mappings.VERBS", "Manage subject mappings of an account"),
 )
 

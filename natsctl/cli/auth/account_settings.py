@@ -54,22 +54,22 @@ if TYPE_CHECKING:
 
 
 _PLAIN: Final = (
-    Flag("--connections", LIMIT, "conn", "most connections of clients"),
-    Flag("--exports", LIMIT, "exports", "most exports"),
-    Flag("--imports", LIMIT, "imports", "most imports"),
-    Flag("--leafnodes", LIMIT, "leaf", "most connections of leaf nodes"),
+    Flag("--connections", LIMIT, "conn", "max connections of clients"),
+    Flag("--exports", LIMIT, "exports", "max exports"),
+    Flag("--imports", LIMIT, "imports", "max imports"),
+    Flag("--leafnodes", LIMIT, "leaf", "max connections of leaf nodes"),
     Flag("--payload", SIZE, "payload", "largest message"),
-    Flag("--subscriptions", LIMIT, "subs", "most subscriptions"),
+    Flag("--subscriptions", LIMIT, "subs", "max subscriptions"),
 )
 _JETSTREAM: Final = (
-    Flag("--js-consumers", LIMIT, "consumer", "most consumers of each stream"),
+    Flag("--js-consumers", LIMIT, "consumer", "max consumers of each stream"),
     Flag("--js-disk", SIZE, "disk_storage", "storage on disk [1GB]"),
     Flag("--js-disk-stream", SIZE, "disk_max_stream_bytes", "largest stream on disk"),
-    Flag("--js-max-pending", LIMIT, "max_ack_pending", "most messages that may wait for an ack"),
+    Flag("--js-max-pending", LIMIT, "max_ack_pending", "max messages that may wait for an ack"),
     Flag("--js-memory", SIZE, "mem_storage", "storage in memory [1GB]"),
     Flag("--js-memory-stream", SIZE, "mem_max_stream_bytes", "largest stream in memory"),
     Flag("--js-stream-size-required", SWITCH, "max_bytes_required", "streams must have a size limit"),
-    Flag("--js-streams", LIMIT, "streams", "most streams"),
+    Flag("--js-streams", LIMIT, "streams", "max streams"),
 )
 SETTINGS: Final = (
     Flag("--bearer", SWITCH, "bearer", "allow users with bearer tokens"),
@@ -98,7 +98,7 @@ class ListedAccount(msgspec.Struct):
 
 
 class PushedAccount(msgspec.Struct):
-    """Result of a push: the servers that have taken the account, and those that refused it with the reason."""
+    """Result of a push: the servers that have taken the account, and servers that refused it with the reason."""
 
     account: str
     subject: str
@@ -130,7 +130,6 @@ _NUMBERS: Final = ("Weight", "Token Position", "Revocations", "Max Subscriptions
 def show_list(
     title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], entries: object, none: str, json: bool
 ) -> None:
-    """Show rows as a table, or with -j the entries that they stand for."""
     if json:
         output.emit_json(entries)
     elif rows:
@@ -165,13 +164,10 @@ def render_account(claims: Document, *, operator: Operator | None = None, users:
 
 
 def show_account(account: ManagedAccount, json: bool) -> None:
-    """Show an account, or with -j its claims and its JWT."""
     if json:
         output.emit_json({**account.claims, "token": account.token})
         return
-    from natsctl.cli.framework.output import show_page
-
-    show_page(render_account(account.claims, operator=account.operator, users=len(account.users)))
+    output.show_page(render_account(account.claims, operator=account.operator, users=len(account.users)))
 
 
 # -- commands
@@ -191,14 +187,14 @@ def add(
 ) -> None:
     """Add an account to an operator; servers know it once it is pushed.
 
-    Limits that are not given are none, without --jetstream the account has no JetStream, and bearer tokens are not
+    Limits that are not given do not apply, without --jetstream the account has no JetStream, and bearer tokens are not
     allowed. At a terminal the main limits are asked for, unless --defaults is given.
     """
     _check_jetstream(given, enabled=False)
     place = store()
     owner = picked_operator(session, place, operator)
     asks = can_ask(session)
-    name = account or asked(session, "ACCOUNT", "Account Name", "A name unlike that of any other account")
+    name = account or asked(session, "ACCOUNT", "Account Name", "A name that no other account has")
     wanted = _asked_limits(given) if asks and not defaults else given
     made = owner.add_account(name)
     if key is not None:
@@ -216,7 +212,6 @@ def add(
 
 
 def _asked_limits(given: Given) -> Given:
-    """Return the flags with answers for the main limits that were not given."""
     from natsctl.cli.framework.prompts import Question, prompt
 
     found = dict(given)
@@ -234,14 +229,13 @@ def _asked_limits(given: Given) -> Given:
 
 
 def _check_jetstream(given: Given, *, enabled: bool) -> None:
-    """Raise UsageError for limits of JetStream where the account has none."""
+    """Raise UsageError for limits of JetStream if the account has no JetStream."""
     about = [flag.name for flag in _JETSTREAM if flag.name in given]
     if about and not given.get("--jetstream", enabled):
         raise UsageError(f"{about[0]} needs --jetstream")
 
 
 def configure(account: ManagedAccount, given: Given) -> None:
-    """Change what the flags name, and nothing else; raises UsageError."""
     from natsctl.client.auth.account_claims import disable_jetstream, enable_jetstream, has_jetstream, set_limits
 
     set_limits(account, {str(flag.to): given[flag.name] for flag in _PLAIN if flag.name in given})
@@ -320,7 +314,7 @@ def rm(
     force: Force = False,
     json: Json = False,
 ) -> None:
-    """Remove an account with its users and keys from the store; servers keep what was pushed."""
+    """Remove an account with its users and keys from the store; servers keep the pushed JWT."""
     place, found = chosen_account(session, operator, account)
     found.operator.remove_account(found.subject)
     users = f" with {plural(len(found.users), 'user')}" if found.users else ""
@@ -363,7 +357,6 @@ def push(
 
 
 async def _pushed(manager: Manager, account: ManagedAccount) -> tuple[list[ServerAnswer], int]:
-    """Return the answers of the servers to an account's JWT, and the number of servers."""
     from natsctl.client.message import DryRunError, Planned
     from natsctl.client.system.system_account import System, gather
 
@@ -379,7 +372,7 @@ async def _pushed(manager: Manager, account: ManagedAccount) -> tuple[list[Serve
 
 
 def refusal(answer: ServerAnswer) -> str:
-    """Return the reason why a server has not taken an account, "" where it has."""
+    """Return the reason why a server has not taken an account, or "" if it did."""
     if answer.failure is not None:
         return str(answer.failure)
     code = answer.data.get("code")
@@ -407,9 +400,7 @@ def query(
     if json:
         output.emit_json({**claims, "token": token})
         return
-    from natsctl.cli.framework.output import show_page
-
-    show_page(render_account(claims))
+    output.show_page(render_account(claims))
 
 
 class UnknownAccountError(NatsctlError):

@@ -17,7 +17,7 @@ from natsctl.cli.framework.session import Session
 from natsctl.cli.framework.verbs import Verb
 from natsctl.cli.render.page import Page
 from natsctl.cli.render.text import count, safe
-from natsctl.client.auth.account_claims import mappings_of
+from natsctl.client.auth.account_claims import add_mapping, mappings_of, read_mappings, remove_mapping, set_mapping
 from natsctl.client.auth.claims import Document
 
 if TYPE_CHECKING:
@@ -39,7 +39,6 @@ ShownMappings = dict[str, list[Destination]]
 
 
 def render_mappings(mappings: Mapping[str, Sequence[Document]]) -> Page:
-    """Return the page of subject mappings."""
     page = Page("Subject mappings")
     for source, destinations in mappings.items():
         rows = page.section("Configuration")
@@ -56,13 +55,10 @@ def _show_mappings(mappings: Mapping[str, Sequence[Document]], json: bool) -> No
     if json:
         output.emit_json(_as_tool(mappings))
         return
-    from natsctl.cli.framework.output import show_page
-
-    show_page(render_mappings(mappings))
+    output.show_page(render_mappings(mappings))
 
 
 def _as_tool(mappings: Mapping[str, Sequence[Document]]) -> dict[str, Any]:
-    """Return mappings in the form that the nats tool prints."""
     return {
         source: [
             {"Subject": one.get("subject", ""), "Weight": one.get("weight") or 100, "Cluster": one.get("cluster", "")}
@@ -91,9 +87,7 @@ def mapping_add(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Add a destination to a subject mapping of an account, or replace mappings by those of a file."""
-    from natsctl.client.auth.account_claims import add_mapping, read_mappings, set_mapping
-
+    """Add a destination to a subject mapping of an account, or replace the mappings with a file's."""
     store, found = chosen_account(session, operator, account)
     if config is not None:
         from natsctl.cli.documents import parse_document, read_text
@@ -179,8 +173,6 @@ def mapping_rm(
     json: Json = False,
 ) -> None:
     """Remove the mapping of a subject, with all of its destinations."""
-    from natsctl.client.auth.account_claims import remove_mapping
-
     store, found = chosen_account(session, operator, account)
     if not mappings_of(found) and source is None:
         output.emit_json({}) if json else output.emit("No mappings defined")

@@ -26,7 +26,7 @@ _DIGITS: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz
 
 
 class GeneratedKey(Model, kw_only=True):
-    """A new key; the seed is in the file, where one was given."""
+    """A new key; if a file was given, it has the seed."""
 
     kind: str
     key: str
@@ -127,7 +127,7 @@ def verify(
     key_file: KeyFile,
     json: Json = False,
 ) -> None:
-    """Verify the signature of a file with a public key or a seed; ends with 1 where it is not good."""
+    """Verify the signature of a file with a public key or a seed; ends with 1 if it is not valid."""
     key = read_key(key_file)
     text = read_file(signature).strip()
     try:
@@ -170,7 +170,6 @@ def unseal(
 
 
 def _write(session: Session, content: bytes, target: Path | None, *, line: bool) -> None:
-    """Write data to a file, or to stdout with a line end."""
     if target is not None:
         write_private(session, target, content, f"{len(content)} bytes")
     else:

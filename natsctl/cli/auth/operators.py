@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class StoredKey(Model, kw_only=True):
-    """The private key of an operator, account or user, "" where the store has none."""
+    """The private key of an operator, account or user, or "" if it is not in the store."""
 
     key: str
 
@@ -69,7 +69,7 @@ class SigningKey(Model, kw_only=True):
 
 
 class RemovedKey(Model, kw_only=True):
-    """A signing key that was removed, and the names of what it has signed, which servers no longer trust."""
+    """A signing key that was removed, and the names of entities signed with it; servers no longer trust them."""
 
     key: str
     removed: bool
@@ -87,12 +87,10 @@ OpenKey = Annotated[Path | None, Option("--key", metavar="FILE", help="the curve
 
 
 def read_key(path: Path) -> KeyPair:
-    """Return the key in a file; raises UsageError."""
     return find_key(read_file(path).decode(errors="replace"), str(path))
 
 
 def read_file(path: Path) -> bytes:
-    """Return the content of a file; raises UsageError."""
     try:
         return path.read_bytes()
     except OSError as failure:
@@ -100,7 +98,7 @@ def read_file(path: Path) -> bytes:
 
 
 def write_private(session: Session, path: Path, content: bytes, about: str) -> None:
-    """Write a file that only its owner may read; a dry run ends with `about` in place of the content.
+    """Write a file that only its owner may read; a dry run ends with `about` instead of the content.
 
     Raises StorageError, DryRunError.
     """
@@ -117,7 +115,7 @@ def write_private(session: Session, path: Path, content: bytes, about: str) -> N
 
 
 def entity_document(entity: Entity, show_secrets: bool = False) -> dict[str, Any]:
-    """Return the document for -j: the claims with the JWT beside them and, if wanted, the private key."""
+    """Return the document for -j: the claims, the JWT and, if wanted, the private key."""
     shown = {**entity.claims, "token": entity.token}
     return {**shown, "key": {"key": entity.key.seed if entity.key.is_private else ""}} if show_secrets else shown
 
@@ -132,7 +130,7 @@ def _show(operator: Operator, json: bool, show_secrets: bool = False) -> None:
 
 
 def change_tags(entity: Entity, tags: list[str] | None, no_tags: list[str] | None = None) -> None:
-    """Add and remove tags of claims, which are not signed by that."""
+    """Add and remove tags of claims, without signing them."""
     from natsctl.client.auth.claims import add_tags, remove_tags
 
     add_tags(entity.claims, tags or ())
@@ -174,7 +172,6 @@ def _set(
     tags: list[str] | None,
     no_tags: list[str] | None,
 ) -> None:
-    """Change an operator as the flags say, and sign it."""
     from natsctl.client.auth.claims import put
 
     if service is not None:
@@ -254,7 +251,7 @@ def select(session: Session, name: MaybeOperator = None, json: Json = False) -> 
 
 
 def _chosen(session: Session, place: NscStore) -> Operator:
-    """Return the operator that a person picks, also where one is selected; the only one elsewhere."""
+    """Return the operator that a person picks, even if one is selected; the only one elsewhere."""
     names = place.names()
     if len(names) > 1 and can_ask(session):
         from natsctl.cli.framework.prompts import prompt_name
@@ -290,7 +287,7 @@ def backup(
     force: Annotated[bool, Option("--force", "-f", help="replace a file that is no backup of this operator")] = False,
     json: Json = False,
 ) -> None:
-    """Save an operator with its accounts, users and private keys in a file, which the nats tool can restore.
+    """Save an operator with its accounts, users and private keys in a file that the nats tool can restore.
 
     An earlier backup of the operator is replaced, any other file only with --force.
     """
@@ -312,7 +309,7 @@ def backup(
 
 
 def _check_replaceable(path: Path, operator: Operator, key: KeyPair | None) -> None:
-    """Raise EntityExistsError for a file that exists and is no backup of the operator, as far as the key shows."""
+    """Raise EntityExistsError for a file that exists and is not a backup of the operator that this key opens."""
     from natsctl.client.auth.operator_files import restored
 
     if not path.exists():
@@ -332,7 +329,7 @@ def restore(
     key: OpenKey = None,
     json: Json = False,
 ) -> None:
-    """Restore an operator, which must not exist, from a backup of natsctl or the nats tool."""
+    """Restore an operator that does not exist from a backup of natsctl or the nats tool."""
     from natsctl.client.auth.operator_files import restored
 
     place = store()

@@ -54,7 +54,7 @@ def _together(parts: list[list[str]]) -> list[str]:
 _RULES: Final = ("pub-allow", "pub-deny", "sub-allow", "sub-deny")
 SCOPE: Final = (
     Flag("--description", TEXT, "description", "a description"),
-    Flag("--subscriptions", LIMIT, "subs", "most subscriptions of each user"),
+    Flag("--subscriptions", LIMIT, "subs", "max subscriptions of each user"),
     Flag("--payload", SIZE, "payload", "largest message"),
     Flag("--bearer", SWITCH, "bearer_token", "allow bearer tokens"),
     Flag("--locale", TEXT.named("ZONE"), "times_location", "time zone of the users"),
@@ -80,7 +80,7 @@ _TEMPLATE: Final = ("subs", "payload", "bearer_token", "times_location", "allowe
 
 
 class SigningKey(msgspec.Struct):
-    """A signing key of an account; a scoped one has a role, and its scope as it stands in the JWT."""
+    """A signing key of an account; a scoped one has a role, and its scope as in the JWT."""
 
     key: str
     role: str = ""
@@ -94,7 +94,6 @@ def _shown(key: str, scope: Document | None) -> SigningKey:
 
 
 def render_scope(key: str, scope: Document | None) -> Page:
-    """Return the page of a signing key."""
     page = Page(f"{'Scoped ' * (scope is not None)}Signing Key {safe(key)}")
     rows = page.section("Config")
     if scope is None:
@@ -111,9 +110,7 @@ def _show(key: str, scope: Document | None, json: bool) -> None:
     if json:
         output.emit_json(msgspec.to_builtins(_shown(key, scope)))
         return
-    from natsctl.cli.framework.output import show_page
-
-    show_page(render_scope(key, scope))
+    output.show_page(render_scope(key, scope))
 
 
 @flagged(SCOPE)
@@ -160,7 +157,7 @@ def _asked_role(session: Session) -> str:
 
 
 def _picked(session: Session, account: ManagedAccount, name: str | None, word: str) -> str:
-    """Return the public signing key of a name or role, that of a person's choice without one."""
+    """Return the public signing key of a name or role, or of the user's choice."""
     if name is None:
         if not account.scopes:
             raise UsageError(f"account {account.name} has no signing keys")

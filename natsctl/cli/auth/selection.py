@@ -22,7 +22,6 @@ MaybeAccount = Annotated[str | None, Argument(metavar="ACCOUNT", help="the accou
 
 
 def store() -> NscStore:
-    """Return the store of the user who runs the command."""
     return NscStore.of_environment(os.environ)
 
 
@@ -59,13 +58,11 @@ def picked_account(session: Session, operator: Operator, name: str | None) -> Ma
 
 
 def chosen_account(session: Session, operator: str | None, name: str | None) -> tuple[NscStore, ManagedAccount]:
-    """Return the store, and the account that the flag --operator and the argument ACCOUNT name."""
     place = store()
     return place, picked_account(session, picked_operator(session, place, operator), name)
 
 
 def save(session: Session, store: NscStore, operator: Operator) -> None:
-    """Save what has changed of an operator, or end a dry run with it."""
     if not session.dry_run:
         store.save(operator)
         return

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 
 from natsctl.api.errors import UsageError
+from natsctl.api.subjects import is_valid_name
 from natsctl.cli.auth.account_settings import Removed, show_list, store_account
 from natsctl.cli.auth.selection import MaybeAccount, MaybeOperator, OperatorFlag, chosen_account
 from natsctl.cli.framework import output
@@ -38,7 +39,7 @@ Subject = Annotated[str, Argument(metavar="SUBJECT", help="the subject")]
 MaybeSubject = Annotated[str | None, Argument(metavar="SUBJECT", help="the subject")]
 EntryName = Annotated[str, Argument(metavar="NAME", help="a name for it")]
 Service = Annotated[bool, Option("--service", help="a service instead of a stream")]
-Bucket = Annotated[str, Argument(metavar="BUCKET", help="the bucket")]
+Bucket = Annotated[str, Argument(metavar="BUCKET", help="name of the bucket")]
 
 
 def _true(value: Any) -> str:
@@ -65,19 +66,14 @@ def _picked(session: Session, sharing: Sharing, subject: str | None) -> Document
 
 
 def _show(sharing: Sharing, entry: Document, json: bool) -> None:
-    """Show an export or an import, or with -j its entry in the JWT."""
     if json:
         output.emit_json(entry)
         return
-    from natsctl.cli.framework.output import show_page
-
     is_import = sharing.kind == "import"
-    show_page(render_import(entry, sharing.account.operator) if is_import else render_export(entry))
+    output.show_page(render_import(entry, sharing.account.operator) if is_import else render_export(entry))
 
 
 def _info_of(kind: str, about: str) -> Callable[..., None]:
-    """Return the command that shows an export or an import."""
-
     def info(
         session: Session,
         subject: MaybeSubject = None,
@@ -93,8 +89,6 @@ def _info_of(kind: str, about: str) -> Callable[..., None]:
 
 
 def _rm_of(kind: str, about: str) -> Callable[..., None]:
-    """Return the command that removes an export or an import."""
-
     def rm(
         session: Session,
         subject: Subject,
@@ -121,7 +115,6 @@ def _rm_of(kind: str, about: str) -> Callable[..., None]:
 
 
 def render_export(entry: Document) -> Page:
-    """Return the page of an export."""
     page = Page(f"Export info for {safe(entry.get('name', ''))} exporting {safe(entry['subject'])}")
     rows = page.section("Configuration")
     rows.row("Name", safe(entry.get("name", "")))
@@ -190,7 +183,7 @@ def export_edit(
     advertise: Annotated[bool | None, Option("--advertise/--no-advertise", help="show it to others")] = None,
     json: Json = False,
 ) -> None:
-    """Change what is given of an export."""
+    """Change the given fields of an export."""
     store, found = chosen_account(session, operator, account)
     sharing = Sharing("export", found)
     entry = sharing.find(subject)
@@ -209,7 +202,6 @@ def export_edit(
 def _change(
     session: Session, store: NscStore, sharing: Sharing, entry: Document, given: Mapping[str, Any], json: bool
 ) -> None:
-    """Set fields of an entry, save the account, and show the entry."""
     for key, value in given.items():
         put(entry, key, value)
     store_account(session, store, sharing.account)
@@ -243,8 +235,6 @@ def export_kv(
 
 
 def _bucket(name: str) -> str:
-    from natsctl.api.subjects import is_valid_name
-
     if not is_valid_name(name):
         raise UsageError(f"{name!r} is no name of a bucket")
     return name
@@ -266,7 +256,6 @@ def _add_all(session: Session, store: NscStore, sharing: Sharing, entries: Seque
 
 
 def render_import(entry: Document, operator: Operator) -> Page:
-    """Return the page of an import."""
     local, source = local_subject(entry), str(entry.get("account", ""))
     name = _named(operator, source)
     page = Page(f'Import info for import "{safe(entry.get("name", ""))}" importing "{safe(local)}"')
@@ -322,7 +311,7 @@ def import_add(
 
 
 def _source(session: Session, account: ManagedAccount, source: str | None) -> str:
-    """Return the public key of the account to import from, which need not be in the store."""
+    """Return the public key of the account to import from, possibly not in the store."""
     from natsctl.client.auth.keys import kind_of
 
     if source is None:
@@ -344,7 +333,7 @@ def import_edit(
     operator: OperatorFlag = None,
     json: Json = False,
 ) -> None:
-    """Change what is given of an import, named by its subject in this account."""
+    """Change the given fields of an import, named by its subject in this account."""
     store, found = chosen_account(session, operator, account)
     sharing = Sharing("import", found)
     entry = sharing.find(subject)

@@ -39,7 +39,7 @@ class StoredUser(UserClaims, frozen=True, kw_only=True):
 
 
 class ListedUser(Model, kw_only=True):
-    """One user of a list; limits and permissions are those that servers apply."""
+    """One user of a list; limits and permissions are the effective ones."""
 
     name: str
     subject: str
@@ -68,12 +68,12 @@ class WrittenCredentials(Model, kw_only=True):
 
 Name = Annotated[str, Argument(metavar="NAME", help="name of the user")]
 MaybeUser = Annotated[str | None, Argument(metavar="USER", help="the user, by name or public key")]
-Bearer = Annotated[bool | None, Option("--bearer/--no-bearer", help="the JWT alone suffices to log in")]
-Data = Annotated[str | None, Option("--data", metavar="SIZE", help="most bytes of messages [-1, no limit]")]
+Bearer = Annotated[bool | None, Option("--bearer/--no-bearer", help="the JWT suffices to log in")]
+Data = Annotated[str | None, Option("--data", metavar="SIZE", help="max size of a message [-1, no limit]")]
 Locale = Annotated[str | None, Option("--locale", metavar="TEXT", help="time zone of the times of connections")]
 Payload = Annotated[str | None, Option("--payload", metavar="SIZE", help="largest message [1MiB]; -1 is no limit")]
 Subscriptions = Annotated[
-    int | None, Option("--subscriptions", metavar="N", min=-1, help="most subscriptions [-1, no limit]")
+    int | None, Option("--subscriptions", metavar="N", min=-1, help="max subscriptions [-1, no limit]")
 ]
 PubAllow = Annotated[
     list[str] | None, Option("--pub-allow", metavar="PATTERN", help="may publish there; may be repeated")
@@ -91,11 +91,11 @@ Credential = Annotated[Path | None, Option("--credential", metavar="FILE", help=
 
 
 def set_permissions(place: dict[str, Any], direction: str, allow: list[str] | None, deny: list[str] | None) -> None:
-    """Set the subjects of one direction; a list that is None stays, one of "" alone is emptied."""
+    """Set the subjects of one direction; None leaves a list unchanged, [""] empties it."""
     for key, subjects in (("allow", allow), ("deny", deny)):
         if subjects is not None:
             if "" in subjects and len(subjects) > 1:
-                raise UsageError(f"--{direction}-{key} is empty", hint=f"--{direction}-{key} '' alone removes them all")
+                raise UsageError(f"--{direction}-{key} is empty", hint=f"--{direction}-{key} '' removes them all")
             put(place.setdefault(direction, {}), key, [subject for subject in subjects if subject])
 
 
@@ -122,11 +122,10 @@ class Rules(NamedTuple):
 
     @property
     def are_given(self) -> bool:
-        """Return whether a flag was given."""
         return any(one is not None for one in self)
 
     def set(self, user: ManagedUser) -> None:
-        """Set what was given; raises UsageError, also for a user who has the rules of a role."""
+        """Set the given rules; raises UsageError, also for a user who has the rules of a role."""
         if user.scope is not None:
             if self.are_given:
                 role = user.scope.get("role") or user.issuer
@@ -204,7 +203,6 @@ def add(
 
 
 def _with_defaults(rules: Rules, *, asking: bool) -> Rules:
-    """Return the rules with the limits that a new user needs, for which a person is asked."""
     if not rules.payload:
         payload = _asked("Maximum Payload", _PAYLOAD_HELP) if asking else DEFAULT_PAYLOAD
         rules = rules._replace(payload=payload)
@@ -215,7 +213,6 @@ def _with_defaults(rules: Rules, *, asking: bool) -> Rules:
 
 
 def _save(session: Session, place: NscStore, user: ManagedUser, file: Path | None) -> None:
-    """Save the store with a user, and write a creds file if there is to be one."""
     save(session, place, user.account.operator)
     if file is not None:
         write_private(session, file, user.credentials().encode(), _CREDENTIALS)
@@ -249,8 +246,8 @@ def edit(
 ) -> None:
     """Change a user; what no flag names stays.
 
-    Subjects replace those of that flag, and '' alone removes them. Creds files that were written before still hold the
-    old JWT, which servers accept: --credential replaces one.
+    Subjects replace the flag's earlier ones, and '' removes them. Creds files that were written before still hold the
+    old JWT, and servers accept it: --credential replaces one.
     """
     if not rules.are_given and all(one is None for one in (tags, no_tags, credential)):
         raise UsageError("nothing to change: give flags such as --pub-allow, --payload or --tags")
@@ -353,7 +350,7 @@ def credential(
     force: Annotated[bool, Option("--force", "-f", help="replace an existing file")] = False,
     json: Json = False,
 ) -> None:
-    """Write a creds file: the JWT and the private key of a user, with which clients log in."""
+    """Write a creds file: the JWT and the private key of a user, for clients to log in."""
     to_stdout = str(file) == "-"
     if not to_stdout:
         _check_free(file, force)
@@ -374,7 +371,7 @@ def credential(
 
 
 def _expiry(text: str | None) -> int:
-    """Return the second in which credentials expire, 0 for never; raises UsageError."""
+    """Return the time when credentials expire, in s since the epoch, 0 for never; raises UsageError."""
     if text is None:
         return 0
     try:
@@ -387,7 +384,7 @@ def _expiry(text: str | None) -> int:
 
 
 def _check_free(file: Path | None, force: bool) -> None:
-    """Raise EntityExistsError for a creds file that exists, UsageError where none can be."""
+    """Raise EntityExistsError for a creds file that exists, UsageError if none can be written."""
     if file is None:
         return
     if file.exists() and not force:

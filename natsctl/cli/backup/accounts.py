@@ -76,7 +76,7 @@ def backup_account(
     progress: Progress = True,
     json: Json = False,
 ) -> int:
-    """Back up every stream of the account with its data, those of KV and object stores included.
+    """Back up every stream of the account with its data, including KV and object stores.
 
     Failures are reported and end with exit status 1; the other streams are saved. The nats tool restores the folder.
     """
@@ -148,8 +148,6 @@ def restore_account(
 
 
 def _announce(session: Session, folder: Path) -> None:
-    from natsctl.cli.render.text import safe
-
     listing = session.run(lambda manager: manager.stream_list())
     states = [answer.raw.get("state") or {} for answer in listing]
     size = format_size(sum(int(state.get("bytes") or 0) for state in states))
@@ -160,7 +158,6 @@ def _announce(session: Session, folder: Path) -> None:
 
 
 def _run(session: Session, what: str, work: Work, retries: int, *, bar: bool, json: bool) -> AccountOutcome:
-    """Return the outcome of work on all streams, under one bar."""
     from natsctl.client.backup.transfer import RetryingManager
 
     async def run(manager: Manager) -> AccountOutcome:
@@ -172,7 +169,6 @@ def _run(session: Session, what: str, work: Work, retries: int, *, bar: bool, js
 
 
 def _show(what: str, done: AccountOutcome, json: bool, critical_warnings: bool) -> int:
-    """Show the results of all streams; return the exit status."""
     if json:
         from msgspec import to_builtins
 
@@ -200,8 +196,8 @@ def backup(
 ) -> None:
     """Back up the configuration of every stream, template and durable consumer into a new folder.
 
-    natsctl restore reads it. With --data each stream's messages are saved beside it; natsctl stream restore reads
-    those. natsctl account backup saves data alone, quicker; natsctl backup ls, verify, inspect, cat and edit look
+    natsctl restore reads it. With --data each stream's messages are saved with it; natsctl stream restore reads
+    those. natsctl account backup saves only data, faster; natsctl backup ls, verify, inspect, cat and edit look
     into backups.
     """
     _check_order(folder)

@@ -6,7 +6,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from natsctl.api.errors import ExitCode, NatsctlError, UsageError
+from natsctl.api import headers
+from natsctl.api.errors import ExitCode, NatsctlError, StorageError, UsageError
 from natsctl.cli.backup.message_filters import (
     After,
     Before,
@@ -30,7 +31,9 @@ from natsctl.cli.framework.flags import Json, Names, Progress, Raw
 from natsctl.cli.framework.live import progress as shown
 from natsctl.cli.framework.parameters import Argument, Option
 from natsctl.cli.framework.session import Session
-from natsctl.client.backup.discovery import Verdict
+from natsctl.client.backup.discovery import Verdict, backup_info, candidates, find_backups, verify_account
+from natsctl.client.backup.discovery import inspect as look_into
+from natsctl.client.backup.discovery import verify as judge
 from natsctl.client.backup.manifest import Document
 from natsctl.client.message import DryRunError
 
@@ -55,11 +58,9 @@ def ls(
 ) -> int:
     """List the backups below a folder (this one without PATH), of any form.
 
-    Ends with 1 where one is damaged: by its checksum, or by what is inside where it has none. With --no-check or -n
+    Ends with 1 if one is damaged according to its checksum, or its content if it has no checksum. With --no-check or -n
     only descriptions are read.
     """
-    from natsctl.client.backup.discovery import find_backups
-
     found = find_backups(folder, read=check and not names)
     if names:
         paths = [one.path for one in found]
@@ -69,10 +70,9 @@ def ls(
 
         output.emit_json(to_builtins(found))
     elif found:
-        from natsctl.cli.framework.output import show_table
         from natsctl.cli.render.backup import render_found
 
-        show_table(render_found(found))
+        output.show_table(render_found(found))
     else:
         output.note("No backups there")
     return NatsctlError.exit_code if any(one.error for one in found) else ExitCode.DONE
@@ -91,7 +91,6 @@ def inspect(
     json: Json = False,
 ) -> None:
     """Show a backup's configuration, state, consumers and subjects. Reads all of it; needs no server."""
-    from natsctl.client.backup.discovery import inspect as look_into
     from natsctl.client.backup.reader import open_backup
 
     top = (0 if json else SUBJECTS) if subjects is None else subjects
@@ -102,10 +101,9 @@ def inspect(
 
         output.emit_json(to_builtins(found))
         return
-    from natsctl.cli.framework.output import show_page
     from natsctl.cli.render.backup import render_inspection
 
-    show_page(render_inspection(found))
+    output.show_page(render_inspection(found))
 
 
 def info(
@@ -114,11 +112,10 @@ def info(
     progress: Progress = True,
     json: Json = False,
 ) -> None:
-    """Show a backup's configuration, its numbers, and what it was made of, as the nats tool does.
+    """Show a backup's configuration, its numbers, and its origin, as the nats tool does.
 
     Reads all of it; needs no server. natsctl backup inspect shows more.
     """
-    from natsctl.client.backup.discovery import backup_info
     from natsctl.client.backup.reader import open_backup
 
     with open_backup(path) as backup, shown("Reading", backup.size, bar=progress, quiet=json) as tracker:
@@ -128,15 +125,16 @@ def info(
 
         output.emit_json(to_builtins(found))
         return
-    from natsctl.cli.framework.output import show_page, show_table, width
     from natsctl.cli.render.backup import render_info
 
-    show_page(render_info(found, str(path)))
+    output.show_page(render_info(found, str(path)))
     if subjects:
         from natsctl.cli.render.streams import render_subjects
 
         output.emit("")
-        show_table(render_subjects(str(found.config.get("name", "")), sorted((found.subjects or {}).items()), width()))
+        output.show_table(
+            render_subjects(str(found.config.get("name", "")), sorted((found.subjects or {}).items()), output.width())
+        )
 
 
 def cat(
@@ -165,7 +163,6 @@ def cat(
 
 
 def show_stored(stream: str, message: ArchivedMessage, raw: bool, json: bool) -> None:
-    """Print one message of a stream, with `json` one document on a line."""
     subject = message.subject.decode("utf-8", "backslashreplace")
     if json:
         output.emit_json_line(_document(message, subject))
@@ -177,7 +174,6 @@ def show_stored(stream: str, message: ArchivedMessage, raw: bool, json: bool) ->
 
 def _text_of(stream: str, message: ArchivedMessage, subject: str) -> str:
     """Return the message as text: a heading, its headers, its body, an empty line."""
-    from natsctl.api import headers
     from natsctl.api.times import format_time
     from natsctl.cli.render.message import render_headers
     from natsctl.cli.render.streams import render_item
@@ -190,7 +186,6 @@ def _text_of(stream: str, message: ArchivedMessage, subject: str) -> str:
 
 
 def _document(message: ArchivedMessage, subject: str) -> dict[str, object]:
-    """Return the message as STREAM.MSG.GET returns it."""
     from msgspec import to_builtins
 
     from natsctl.api.requests import StoredMsg
@@ -215,8 +210,6 @@ def verify(path: Top, progress: Progress = True, json: Json = False) -> int:
 
     Reads every byte; ends with 1 where anything is wrong. Needs no server.
     """
-    from natsctl.api.errors import UsageError
-    from natsctl.client.backup.discovery import candidates, verify_account
 
     paths = list(candidates(path)) if path.exists() else [path]
     if not paths:
@@ -237,11 +230,10 @@ def validate(
     path: Annotated[Path, Argument(metavar="PATH", help="the backup: a directory or a file")],
     progress: Progress = True,
 ) -> None:
-    """Check one stream backup and print a line with its numbers, or end with 1 where it is not whole.
+    """Check one stream backup and print a line with its numbers, or end with 1 if it is not complete.
 
-    Reads every byte; needs no server. natsctl backup verify checks many backups and shows what was found of each.
+    Reads every byte; needs no server. natsctl backup verify checks many backups and shows the result of each.
     """
-    from natsctl.api.errors import StorageError, UsageError
     from natsctl.cli.render.backup import render_complete
 
     if not path.exists():
@@ -254,8 +246,6 @@ def validate(
 
 def _judge(paths: list[Path], *, bar: bool, quiet: bool) -> list[Verdict]:
     """Return the results; a bar shows the progress over the size of all files."""
-    from natsctl.client.backup.discovery import verify as judge
-
     sizes = [_size(path) for path in paths]
     verdicts, before = [], 0
     with shown("Verifying", sum(sizes), bar=bar, quiet=quiet) as tracker:
@@ -273,11 +263,10 @@ def _size(path: Path) -> int:
 
 
 def _show_verify(verdicts: list[Verdict], missing: list[str]) -> None:
-    from natsctl.cli.framework.output import show_table
     from natsctl.cli.render.backup import render_verdicts, render_verdicts_line
     from natsctl.cli.render.text import safe
 
-    show_table(render_verdicts(verdicts))
+    output.show_table(render_verdicts(verdicts))
     for text in missing:
         output.note(safe(text))
     output.note(render_verdicts_line(verdicts, missing))
@@ -333,7 +322,7 @@ def edit(
     """Make a new backup with some messages of another one, under its own or another name, in either format.
 
     The messages keep their sequences (but for --renumber) and times; the one that is read stays as it is. With
-    --obfuscate names become hashes and bodies zeros; a file beside TARGET leads back to the names. Needs no server.
+    --obfuscate names become hashes and bodies zeros; a file next to TARGET leads back to the names. Needs no server.
     """
     from natsctl.client.backup.selection import Edit, edit_backup
 
@@ -371,7 +360,6 @@ def _check_edit(archive: int, last_per_subject: int | None, kv_compact: bool) ->
 
 
 def _show_edit(done: EditedBackup, target: Path, *, dry_run: bool, json: bool) -> None:
-    """Print the result, or raise DryRunError in a dry run with -j."""
     if json and dry_run:
         kept = {"target": str(target), "messages": done.messages, "of_messages": done.picked.source_messages}
         raise DryRunError(effect=kept)
@@ -380,27 +368,26 @@ def _show_edit(done: EditedBackup, target: Path, *, dry_run: bool, json: bool) -
 
         output.emit_json(to_builtins(done))
         return
-    from natsctl.cli.framework.output import show_page
     from natsctl.cli.render.backup import render_edit
 
-    show_page(render_edit(done, dry_run=dry_run))
+    output.show_page(render_edit(done, dry_run=dry_run))
     if done.obfuscation is not None and done.obfuscation.key_file:
         output.note("The key file maps the hashes back to the names: share the backup, keep the key file private.")
 
 
 class Revealed(Document):
-    """An obfuscated value, and what it stood for: the same where the key file does not have it."""
+    """An obfuscated value and the original one, equal if the key file does not have it."""
 
     value: str
     original: str
 
 
 def lookup(
-    key_file: Annotated[Path, Argument(metavar="KEYFILE", help="the file beside an obfuscated backup")],
+    key_file: Annotated[Path, Argument(metavar="KEYFILE", help="the file next to an obfuscated backup")],
     values: Annotated[list[str], Argument(metavar="VALUES", help="hashed names or subjects")],
     json: Json = False,
 ) -> int:
-    """Show what the hashes of an obfuscated backup stood for, a line each.
+    """Show the original values of the hashes in an obfuscated backup, a line each.
 
     A subject is looked up token by token; a token that is not in the key file stays as it is. Ends with 3 if nothing of
     a value is in the key file.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 _END: Final = 1 << 63
-"""A time in ns after that of any message."""
+"""A time in ns after any message."""
 Subjects = Annotated[
     list[str] | None,
     Option("--subject", metavar="SUBJECT", help="only messages on this subject; may have wildcards"),
@@ -59,16 +59,15 @@ Headers = Annotated[
 ExcludeHeaders = Annotated[list[str] | None, Option("--exclude-header", metavar="NAME", help="without this header")]
 Payloads = Annotated[
     list[str] | None,
-    Option("--payload-match", metavar="REGEX", help="whose payload has a match"),
+    Option("--payload-match", metavar="REGEX", help="with a matching payload"),
 ]
 ExcludePayloads = Annotated[
     list[str] | None,
-    Option("--exclude-payload-match", metavar="REGEX", help="whose payload has no match"),
+    Option("--exclude-payload-match", metavar="REGEX", help="without a matching payload"),
 ]
 
 
 def read_selection(subjects: list[str] | None, since: str | None, until: str | None, seq: str) -> MessageSelection:
-    """Return the selection of the flags. Raises UsageError."""
     from natsctl.client.backup.selection import MessageSelection
 
     first, last = _sequences(seq)
@@ -103,7 +102,7 @@ def narrow_selection(
     if since_ns > until_ns:
         raise UsageError("--after: must be earlier than --before")
     if last and first > last:
-        raise UsageError(f"--first-seq: {first} is behind --last-seq {last}")
+        raise UsageError(f"--first-seq: {first} is after --last-seq {last}")
     return replace(
         pick,
         since_ns=since_ns,
@@ -167,5 +166,5 @@ def _sequences(text: str) -> tuple[int, int]:
     if not dash:
         return low, low
     if high and low > high:
-        raise UsageError(f"--seq: {low} is behind {high}")
+        raise UsageError(f"--seq: {low} is after {high}")
     return low, high

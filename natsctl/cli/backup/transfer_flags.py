@@ -1,4 +1,4 @@
-"""Flags, their values and progress of backups, which several commands share."""
+"""Flags, their values and progress of backups, shared by several commands."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ChunkSize = Annotated[
 ]
 WindowSize = Annotated[
     str | None,
-    Option("--window-size", metavar="SIZE", help="most bytes in flight"),
+    Option("--window-size", metavar="SIZE", help="max bytes in flight"),
 ]
 IdleTimeout = Annotated[str, Option("--idle-timeout", metavar="DURATION", help="give up after this long without data")]
 Retries = Annotated[int, Option("--retries", metavar="N", help="retry this many times after an interruption", min=0)]
@@ -58,7 +58,6 @@ def read_size(flag: str, text: str | None) -> int:
 
 
 def read_idle(text: str) -> float:
-    """Return the seconds of --idle-timeout. Raises UsageError."""
     try:
         seconds = parse_duration(text) / 1e9
     except ValueError as error:
@@ -69,7 +68,6 @@ def read_idle(text: str) -> float:
 
 
 def read_existing(text: str) -> Existing:
-    """Return the value of --on-existing. Raises UsageError."""
     from natsctl.client.backup.restore import OnExisting as Existing
 
     try:
@@ -79,7 +77,7 @@ def read_existing(text: str) -> Existing:
 
 
 def progress_log(json: bool) -> Say:
-    """Return the function that reports progress in words: to stderr, or nowhere with -j."""
+    """Return the function that reports progress as text: to stderr, or nowhere with -j."""
     from natsctl.cli.render.text import safe
 
     return (lambda text: None) if json else (lambda text: output.log(safe(text)))

@@ -25,7 +25,7 @@ from natsctl.cli.framework.flags import (
     wait_seconds,
     watch_seconds,
 )
-from natsctl.cli.framework.live import Every, plot_room
+from natsctl.cli.framework.live import Every, plot_room, watch
 from natsctl.cli.framework.parameters import Option
 from natsctl.cli.framework.resolve import pick_consumer, pick_stream, suggesting
 from natsctl.cli.framework.session import Session
@@ -55,7 +55,7 @@ class Report(Model):
     messages: int
     consumers: list[ConsumerInfo]
     missing: list[str] = field(default_factory=list)
-    """Consumers whose leaders do not answer."""
+    """Consumers with leaders that do not answer."""
     leaders: list[Leader] = field(default_factory=list)
 
 
@@ -173,7 +173,6 @@ def graph(
     rounds: Rounds = 0,
 ) -> None:
     """Plot undelivered and unacknowledged messages of a consumer, and their rates, until Ctrl-C."""
-    from natsctl.cli.framework.live import watch
     from natsctl.cli.render.plot import Rate, Series, render_plots
 
     columns, lines = plot_room(rounds)

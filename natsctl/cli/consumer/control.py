@@ -258,7 +258,6 @@ def _chosen(session: Session, stream: str, words: Sequence[str], force: bool, mi
 
 
 def _loss(info: Info) -> Info:
-    """Return a description of the loss: the consumer's position."""
     return {
         "name": info["name"],
         "outstanding_acks": info.get("num_ack_pending", 0),

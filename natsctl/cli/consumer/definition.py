@@ -15,22 +15,18 @@ from natsctl.api.times import format_time
 from natsctl.api.units import MILLISECOND, MINUTE, parse_duration
 from natsctl.api.update_losses import consumer_losses
 from natsctl.cli.consumer.listing import existing, live_consumer, show_info
-from natsctl.cli.documents import copied_metadata
+from natsctl.cli.documents import config_in, copied_metadata, load_document
 from natsctl.cli.editing import (
     NAMES,
+    AssetEdit,
     Edits,
     check_given,
-    part_of,
-    preview_edit,
-    show_differences,
+    create_asset,
     show_outcome,
-    unset,
-    warn_unless_taken,
     without_server_metadata,
 )
-from natsctl.cli.editing import merged as merged_config
+from natsctl.cli.flag_dialogue import FlagDialogue
 from natsctl.cli.framework import output
-from natsctl.cli.framework.consent import confirmed_edit
 from natsctl.cli.framework.flags import (
     COUNT,
     DURATION,
@@ -165,7 +161,6 @@ def _groups(policy: str) -> Any:
 
 
 def _read_backoff(text: str) -> str | list[int]:
-    """Return the kind of backoff, or its waits."""
     if text.lower() in ("linear", "none"):
         return text.lower()
     waits = [parse_duration(word) for word in text.replace(",", " ").split()]
@@ -187,11 +182,11 @@ BACKOFF = Kind("linear|none|DURATION[,DURATION]", _read_backoff)
 
 CONSUMER_FLAGS: tuple[Flag, ...] = (
     Flag("--ack", ACK, "ack_policy", "ack policy", edit=False, default="explicit; none when pushed"),
-    Flag("--bps", COUNT, "rate_limit_bps", "most bits per second that are pushed", edit=False),
+    Flag("--bps", COUNT, "rate_limit_bps", "max bits per second that are pushed", edit=False),
     Flag("--backoff", BACKOFF, _nothing, "wait longer before each retry: in linear steps, or these"),
     Flag("--backoff-steps", COUNT, _nothing, f"steps of the backoff ({BACKOFF_STEPS})"),
-    Flag("--backoff-min", DURATION, _nothing, "shortest wait of the backoff (1m)"),
-    Flag("--backoff-max", DURATION, _nothing, "longest wait of the backoff (20m)"),
+    Flag("--backoff-min", DURATION, _nothing, "min wait of the backoff (1m)"),
+    Flag("--backoff-max", DURATION, _nothing, "max wait of the backoff (20m)"),
     Flag("--deliver", DELIVER, _deliver, "where in the stream to start", edit=False, default="all"),
     Flag("--deliver-group", TEXT, "deliver_group", "queue group that shares pushed messages", edit=False),
     Flag("--description", TEXT, "description", "a description"),
@@ -199,19 +194,19 @@ CONSUMER_FLAGS: tuple[Flag, ...] = (
     Flag("--flow-control", SWITCH, "flow_control", "push with flow control", edit=False),
     Flag("--heartbeat", DURATION, _heartbeat, "push a heartbeat when idle this long, -1 for none", edit=False),
     Flag("--headers-only", SWITCH, "headers_only", "deliver without bodies"),
-    Flag("--max-deliver", LIMIT, "max_deliver", "most deliveries of one message, -1 for no limit", default="-1"),
+    Flag("--max-deliver", LIMIT, "max_deliver", "max deliveries of one message, -1 for no limit", default="-1"),
     Flag(
         "--max-pending",
         LIMIT,
         "max_ack_pending",
-        "most messages awaiting acks, -1 for no limit",
+        "max messages awaiting acks, -1 for no limit",
         aliases=("--max-outstanding",),
         default="1000",
     ),
-    Flag("--max-waiting", LIMIT, "max_waiting", "most waiting pull requests", edit=False, default="512"),
-    Flag("--max-pull-batch", LIMIT, "max_batch", "most messages of one pull request"),
-    Flag("--max-pull-expire", DURATION, "max_expires", "longest wait of one pull request"),
-    Flag("--max-pull-bytes", SIZE, "max_bytes", "most bytes of one pull request"),
+    Flag("--max-waiting", LIMIT, "max_waiting", "max waiting pull requests", edit=False, default="512"),
+    Flag("--max-pull-batch", LIMIT, "max_batch", "max messages of one pull request"),
+    Flag("--max-pull-expire", DURATION, "max_expires", "max wait of one pull request"),
+    Flag("--max-pull-bytes", SIZE, "max_bytes", "max bytes of one pull request"),
     Flag("--pull", SWITCH, _pull, "deliver on request", edit=False),
     Flag(
         "--replay",
@@ -273,7 +268,6 @@ def settle(config: Config, given: Given) -> None:
 
 
 def has_filter(config: Config) -> bool:
-    """Return whether the consumer has a filter."""
     return bool(config.get("filter_subject") or config.get("filter_subjects"))
 
 
@@ -316,66 +310,37 @@ def edit(
     force: Force = False,
     json: Json = False,
 ) -> None:
-    """Change a consumer as the flags, the file or the editor say, and nothing else.
+    """Edit a consumer.
 
-    A file is merged onto the configuration that the consumer has; with --replace it is the whole of it.
+    A file is merged into the configuration that the consumer has; with --replace it is the whole configuration.
     """
     edits.check()
-    named, patch = _patch(edits.config, stream, consumer)
+    named, patch = _patch(edits.config)
     stream = pick_stream(session, stream or named)
     live = live_consumer(session, stream, pick_consumer(session, stream, consumer))
     check_given(session, edits.change(given), "give flags such as --max-deliver 5, --config FILE or --interactive")
-    before = _plain(live.raw["config"])
-    names = {key: value for key, value in before.items() if key in NAMES}
-    wanted = {**patch, **names} if edits.replace else merged_config(before, patch)
-    if edits.interactive:
-        from natsctl.cli.editing import edit_config
-
-        what = f"Consumer {stream} > {live.raw['name']}"
-        wanted = {**edit_config(session, wanted, ConsumerConfig, what), **names}
-    apply(wanted, CONSUMER_EDIT, given)
-    gone = unset(wanted, edits.unset, CONSUMER_EDIT, ConsumerConfig)
+    before, what = _plain(live.raw["config"]), f"Consumer {stream} > {live.raw['name']}"
+    wanted, removed = edits.applied(session, before, patch, given, CONSUMER_EDIT, ConsumerConfig, what)
     settle(wanted, given)
-    _send(session, stream, live, wanted, gone, force=force, json=json)
+    edit = AssetEdit(
+        what,
+        changes(before, wanted),
+        consumer_losses(live.raw["config"], wanted, live.raw),
+        lambda manager: manager.consumer_create(stream, wanted, action="update"),
+        lambda answer, line: show_outcome(answer, json, line),
+        unset=removed,
+    )
+    edit.send(session, live, wanted, force=force, json=json)
 
 
-def _send(
-    session: Session, stream: str, live: Answer[Any], wanted: Config, gone: list[str], *, force: bool, json: bool
-) -> None:
-    """Show the differences, ask for confirmation, and send the whole configuration."""
-    name = live.raw["name"]
-    found = changes(_plain(live.raw["config"]), wanted)
-
-    def send() -> Answer[Any]:
-        return session.run(lambda manager: manager.consumer_create(stream, wanted, action="update"))
-
-    if session.dry_run:
-        preview_edit(session, found, send, json=json)
-        return
-    if not found:
-        show_outcome(live, json, "No difference in configuration")
-        return
-    if session.interactive or not json:
-        show_differences(found, f"Consumer {stream} > {name}", labelled=True)
-    losses = consumer_losses(live.raw["config"], wanted, live.raw)
-    if not confirmed_edit(session, f"edit Consumer {stream} > {name}", force, losses):
-        return
-    answer = send()
-    show_outcome(answer, json, f"Consumer {stream} > {name} was updated")
-    asked = part_of(wanted, (one.path for one in found if one.path not in gone))
-    warn_unless_taken(asked, answer, json, emptied=True)
-
-
-def _patch(path: str | None, stream: str | None, name: str | None) -> tuple[str | None, Config]:
+def _patch(path: str | None) -> tuple[str | None, Config]:
     """Return the stream and the configuration in the file, without names.
 
     The names on the command line select the consumer.
     """
     if path is None:
         return None, {}
-    from natsctl.cli.documents import config_in, load_document
-
-    document = dict(load_document(path, "Consumer", name, stream))
+    document = dict(load_document(path))
     named = document.pop("stream", None) or document.get("stream_name")
     document.pop("stream_name", None)
     patch = config_in(renamed_from_preview(document, path), path, ConsumerConfig)
@@ -416,17 +381,19 @@ def _plain(config: Config) -> Config:
 
 
 def create_consumer(session: Session, stream: str, wanted: Config, *, if_not_exists: bool, json: bool) -> None:
-    """Create the consumer and show it; with --if-not-exists an existing one is shown unchanged."""
     name = str(wanted.get("name") or wanted.get("durable_name") or "")
-    if name and (if_not_exists or session.dry_run):
-        live = existing(session, stream, name)
-        if live is not None and if_not_exists:
-            show_info(live, json, done=f"Consumer {stream} > {name} exists already")
-            return
-        session.effect["exists"] = live is not None
-    answer = _create(session, stream, wanted)
-    show_info(answer, json)
-    warn_unless_taken(wanted, answer, json)
+    if name and session.dry_run and not if_not_exists:
+        session.effect["exists"] = existing(session, stream, name) is not None
+    create_asset(
+        session,
+        f"Consumer {stream} > {name}",
+        wanted,
+        lambda: _create(session, stream, wanted),
+        lambda: existing(session, stream, name) if name else None,
+        lambda answer, line: show_info(answer, json, done=line),
+        if_not_exists=if_not_exists,
+        json=json,
+    )
 
 
 def name_it(config: Config, name: str, ephemeral: bool) -> None:
@@ -446,7 +413,7 @@ def _create(session: Session, stream: str, wanted: Config) -> Answer[Any]:
     except ApiResponseError as failure:
         if failure.err_code == ErrCode.CONSUMER_ALREADY_EXISTS:
             failure.hint = failure.hint or (
-                "natsctl consumer edit changes a consumer that exists, --if-not-exists leaves it alone"
+                "natsctl consumer edit changes a consumer that exists, --if-not-exists keeps it as it is"
             )
         raise
 
@@ -468,13 +435,13 @@ def add(
     if_not_exists: IfNotExists = False,
     json: Json = False,
 ) -> None:
-    """Create a consumer from flags, a file or answers; flags win over the file, which may name the stream too.
+    """Create a consumer from flags, a file or answers; flags win over the file; the file may name the stream too.
 
     Succeeds if the consumer exists with this configuration; another one is a conflict, and `consumer edit` changes it.
     """
     written = validate or output_file is not None
     if config:
-        named, wanted = from_file(config, stream, consumer, given, ephemeral)
+        named, wanted = from_file(config, consumer, given, ephemeral)
         stream = stream or named
     elif not written:
         stream = pick_stream(session, stream)
@@ -489,13 +456,9 @@ def add(
     create_consumer(session, pick_stream(session, stream), wanted, if_not_exists=if_not_exists, json=json)
 
 
-def from_file(
-    path: str, stream: str | None, name: str | None, given: Given, ephemeral: bool
-) -> tuple[str | None, Config]:
+def from_file(path: str, name: str | None, given: Given, ephemeral: bool) -> tuple[str | None, Config]:
     """Return the stream named in the document, if any, and the configuration with the flags applied."""
-    from natsctl.cli.documents import config_in, load_document
-
-    document = dict(load_document(path, "Consumer", name, stream))
+    document = dict(load_document(path))
     said = [str(document.pop(key)) for key in ("stream_name", "stream") if document.get(key)]
     if len(set(said)) > 1:
         raise UsageError(f"{path}: stream_name and stream name different streams")
@@ -534,7 +497,7 @@ def copy(
     session: Session,
     given: Given,
     stream: Annotated[str, Argument(metavar="STREAM", help="the stream of both consumers")],
-    source: Annotated[str, Argument(metavar="SOURCE", help="the consumer whose configuration is copied")],
+    source: Annotated[str, Argument(metavar="SOURCE", help="the consumer to copy the configuration from")],
     destination: Annotated[str, Argument(metavar="DESTINATION", help="the consumer to create")],
     ephemeral: Ephemeral = False,
     if_not_exists: IfNotExists = False,
@@ -552,87 +515,58 @@ def copy(
     create_consumer(session, stream, wanted, if_not_exists=if_not_exists, json=json)
 
 
-FLAGS: dict[str, Flag] = {flag.name: flag for flag in CONSUMER_FLAGS}
-
 ACK_CHOICES = (("explicit", "explicit"), ("all", "all"), ("none", "none"))
 REPLAY_CHOICES = (("instant", "instant"), ("original", "original"))
 BACKOFF_CHOICES = (("linear", "linear"), ("none", "none"))
 
 
 def prompt_consumer_name() -> str:
-    """Return the name for a new consumer."""
     help = "The name that the durable consumer will have. Settable as the second argument"
     return str(prompt(Question("Consumer name", help, required=True, read=asset_name)))
 
 
 def prompt_consumer(config: Config, given: Given) -> None:
     """Ask for everything that was not given, and add the answers to the configuration and to the given flags."""
-    if not given.get("--pull") and "--target" not in given:
-        _ask("--target", "Delivery target (empty for Pull Consumers)", config, given)
+    dialogue = FlagDialogue(CONSUMER_FLAGS, config, given)
+    if not given.get("--pull"):
+        dialogue.ask("--target", "Delivery target (empty for Pull Consumers)")
     push = bool(config.get("deliver_subject"))
     if push:
-        _ask("--deliver-group", "Delivery Queue Group", config, given)
-    _ask("--deliver", "Start policy (all, new, last, subject, 1h, msg sequence)", config, given, "all")
-    _ask("--ack", "Acknowledgment policy", config, given, "none" if push else "explicit", ACK_CHOICES)
-    _ask("--replay", "Replay policy", config, given, "instant", REPLAY_CHOICES)
-    _ask("--filter", "Filter Stream by subjects (blank for all)", config, given)
+        dialogue.ask("--deliver-group", "Delivery Queue Group")
+    dialogue.ask("--deliver", "Start policy (all, new, last, subject, 1h, msg sequence)", "all")
+    dialogue.ask("--ack", "Acknowledgment policy", "none" if push else "explicit", ACK_CHOICES)
+    dialogue.ask("--replay", "Replay policy", "instant", REPLAY_CHOICES)
+    dialogue.ask("--filter", "Filter Stream by subjects (blank for all)")
     acks = config.get("ack_policy") != "none"
     if acks:
-        _ask("--max-deliver", "Maximum Allowed Deliveries", config, given, "-1")
-        _ask("--max-pending", "Maximum Acknowledgments Pending", config, given, "0")
+        dialogue.ask("--max-deliver", "Maximum Allowed Deliveries", "-1")
+        dialogue.ask("--max-pending", "Maximum Acknowledgments Pending", "0")
     if push:
-        _ask("--heartbeat", "Idle Heartbeat", config, given, "0s")
-        _confirm("--flow-control", "Enable Flow Control, ie --flow-control", config, given)
-        _prompt_needed_heartbeat(config)
-    _confirm("--headers-only", "Deliver headers only without bodies", config, given)
+        dialogue.ask("--heartbeat", "Idle Heartbeat", "0s")
+        dialogue.confirm("--flow-control", "Enable Flow Control, ie --flow-control")
+        if config.get("flow_control") and not config.get("idle_heartbeat"):  # the server accepts it only with both
+            needed = "Idle Heartbeat, which Flow Control needs"
+            _heartbeat(config, dialogue.value("--heartbeat", needed, "5s", check=_check_heartbeat))
+    dialogue.confirm("--headers-only", "Deliver headers only without bodies")
     if acks and "--backoff" not in given:
-        _prompt_backoff(given)
+        _prompt_backoff(dialogue, given)
 
 
-def _ask(
-    name: str, text: str, config: Config, given: Given, default: str = "", choices: tuple[tuple[str, str], ...] = ()
-) -> None:
-    if name in given:
-        return
-    flag = FLAGS[name]
-    flag.place(config, prompt(Question(text, _help(flag), default, flag.kind.read, choices=choices)))
-
-
-def _confirm(name: str, text: str, config: Config, given: Given) -> None:
-    if name not in given and prompt_confirm(text, False, _help(FLAGS[name])):
-        FLAGS[name].place(config, True)
-
-
-def _prompt_needed_heartbeat(config: Config) -> None:
-    """Ask again for heartbeats if flow control was chosen: the server accepts it only with them."""
-    if config.get("flow_control") and not config.get("idle_heartbeat"):
-        flag = FLAGS["--heartbeat"]
-        question = Question("Idle Heartbeat, which Flow Control needs", _help(flag), "5s", _above_zero)
-        flag.place(config, prompt(question))
-
-
-def _above_zero(text: str) -> int:
-    length = int(FLAGS["--heartbeat"].kind.read(text))
-    if length <= 0:
+def _check_heartbeat(length_ns: int) -> None:
+    if length_ns <= 0:
         raise ValueError("expected a duration above zero")
-    return length
 
 
-def _prompt_backoff(given: Given) -> None:
-    if not prompt_confirm("Add a Retry Backoff Policy", False, _help(FLAGS["--backoff"])):
+def _prompt_backoff(dialogue: FlagDialogue, given: Given) -> None:
+    if not prompt_confirm("Add a Retry Backoff Policy", False, dialogue.help("--backoff")):
         return
-    kind = prompt(Question("Backoff policy", _help(FLAGS["--backoff"]), "linear", choices=BACKOFF_CHOICES))
+    kind = dialogue.value("--backoff", "Backoff policy", "linear", BACKOFF_CHOICES)
     if kind == "none":
         return
-    answers: dict[str, Any] = {"--backoff": kind}
+    given["--backoff"] = kind
     for name, text, default in (
         ("--backoff-min", "Minimum retry time", "1m"),
         ("--backoff-max", "Maximum retry time", "10m"),
         ("--backoff-steps", "Number of steps to generate in the policy", "20"),
     ):
-        answers[name] = prompt(Question(text, _help(FLAGS[name]), default, FLAGS[name].kind.read))
-    given.update(answers)
-
-
-def _help(flag: Flag) -> str:
-    return f"{flag.help[0].upper()}{flag.help[1:]}. Settable using {flag.name}"
+        given[name] = dialogue.value(name, text, default)

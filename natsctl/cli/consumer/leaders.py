@@ -4,36 +4,14 @@ from __future__ import annotations
 
 import time
 
-from msgspec import field
-
-from natsctl.api.model import Model
-from natsctl.api.units import plural
 from natsctl.cli import leadership
 from natsctl.cli.consumer.listing import FILTERS, described, list_consumers, show_info
-from natsctl.cli.framework import output
-from natsctl.cli.framework.flags import ConsumerName, Force, Given, Json, StreamName, flagged, wait_seconds
+from natsctl.cli.framework.flags import ConsumerName, Force, Given, Json, StreamName, flagged
 from natsctl.cli.framework.resolve import pick_consumer, pick_stream
 from natsctl.cli.framework.session import Session
 from natsctl.cli.framework.verbs import Verb
-from natsctl.cli.leadership import MOVE_WAIT_S, MoveWait, Peer, Preferred, Wait, balance_leaders, hand_over
-from natsctl.cli.render.text import count, safe
-from natsctl.client.leaders import WAIT_S, ClusterAsset, NotClusteredError
-
-
-class Moved(Model):
-    """A consumer whose leader changed."""
-
-    consumer: str
-    from_: str = field(name="from")
-    to: str
-
-
-class Balance(Model):
-    """JSON of `balance`: the number of consumers, and those whose leader changed."""
-
-    stream: str
-    consumers: int
-    moved: list[Moved]
+from natsctl.cli.leadership import MoveWait, Peer, Preferred, Wait, balance_leaders
+from natsctl.client.leaders import ClusterAsset, NotClusteredError
 
 
 def step_down(
@@ -48,9 +26,7 @@ def step_down(
     """Make the leader of a consumer step down, and wait for a new one."""
     where = pick_stream(session, stream)
     asset = ClusterAsset(where, pick_consumer(session, where, consumer))
-    _, after = hand_over(session, asset, preferred, wait_seconds(wait) or WAIT_S, quiet=json)
-    if json:
-        output.emit_json(after)
+    if not leadership.step_down(session, asset, preferred, wait, json):
         return
     answer = session.run(lambda manager: manager.consumer_info(where, asset.consumer))
     show_info(answer, json, state_only=True)
@@ -68,19 +44,13 @@ def balance(
     """Spread the leaders of a stream's consumers evenly over the servers that have copies."""
     where = pick_stream(session, stream)
     test = described(given).test(time.time_ns())
-    found = {ClusterAsset(where, one.raw["name"]): one.raw for one in list_consumers(session, where) if test(one.raw)}
-    if found and not any("cluster" in info for info in found.values()):
+    infos = {ClusterAsset(where, one.raw["name"]): one.raw for one in list_consumers(session, where) if test(one.raw)}
+    if infos and not any("cluster" in info for info in infos.values()):
         raise NotClusteredError(
             f"the Consumers of {where} are not clustered",
             hint="leaders change among the servers of a cluster only",
         )
-    done = balance_leaders(session, found, wait_seconds(wait) or WAIT_S, force=force, json=json)
-    if done is None:
-        return
-    if json:
-        output.emit_json({"stream": where, "consumers": len(found), "moved": done})
-    else:
-        output.emit(f"Balanced {plural(len(done), 'consumer')} on {safe(where)} of {count(len(found))}")
+    balance_leaders(session, infos, wait, json, f"consumer on {where}", {"stream": where, "consumers": len(infos)})
 
 
 def evacuate(
@@ -95,7 +65,7 @@ def evacuate(
     """Move a consumer away from a server, to another server that has its stream."""
     where = pick_stream(session, stream)
     asset = ClusterAsset(where, pick_consumer(session, where, consumer))
-    leadership.evacuate(session, asset, peer, wait_seconds(wait) or MOVE_WAIT_S, force=force, json=json)
+    leadership.evacuate(session, asset, peer, wait, force, json)
 
 
 VERBS = (
@@ -108,7 +78,7 @@ VERBS = (
     Verb(
         "balance",
         balance,
-        answer="cli.consumer.leaders:Balance",
+        answer="cli.leadership:LeaderBalance",
         examples=("natsctl con cluster balance ORDERS --dry-run",),
     ),
     Verb(

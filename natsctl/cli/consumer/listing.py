@@ -29,7 +29,7 @@ from natsctl.cli.framework.flags import (
 from natsctl.cli.framework.output import emit_name_pages
 from natsctl.cli.framework.resolve import pick_consumer, pick_stream, suggesting
 from natsctl.cli.framework.session import Session
-from natsctl.cli.render.tables import Columns, Reverse, Sort, Wide
+from natsctl.cli.render.tables import Columns, Reverse, Sort, Wide, selected_columns, sorted_rows
 from natsctl.cli.render.text import safe
 
 if TYPE_CHECKING:
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
 
 def list_consumers(session: Session, stream: str) -> Listing[Answer[Any]]:
-    """Return all consumers of a stream. Raises ApiResponseError with a suggestion."""
     with suggesting(session, stream):
         return session.ask(lambda manager: manager.consumer_list(stream))
 
@@ -65,7 +64,6 @@ def existing(session: Session, stream: str, name: str) -> Answer[Any] | None:
 
 
 def live_consumer(session: Session, stream: str, name: str) -> Answer[Any]:
-    """Return the live consumer. Raises ApiResponseError with a suggestion."""
     with suggesting(session, stream, name):
         return session.run(lambda manager: manager.consumer_info(stream, name))
 
@@ -77,11 +75,10 @@ def show_info(answer: Answer[Any], json: bool, state_only: bool = False, done: s
         return
     if done:
         output.note(safe(done, block=True))
-    from natsctl.cli.framework.output import show_page
     from natsctl.cli.render.consumers import render_consumer, render_consumer_state
 
     render = render_consumer_state if state_only else render_consumer
-    show_page(render(answer.value, time.time_ns()))
+    output.show_page(render(answer.value, time.time_ns()))
 
 
 def info(
@@ -180,7 +177,6 @@ def show_consumers(
 ) -> None:
     """Show consumers as a table, or with `json` as whole objects or their `names`."""
     from natsctl.cli.render.consumers import consumer_columns
-    from natsctl.cli.render.tables import selected_columns, sorted_rows
 
     table = consumer_columns(time.time_ns())
     shown = selected_columns(table, columns, wide)
@@ -267,7 +263,6 @@ def _find_names(session: Session, stream: str, test: ConsumerTest) -> None:
 
 
 def described(given: Given) -> SearchQuery:
-    """Return a description of the flags' conditions."""
     from natsctl.client.search import SearchQuery
 
     return SearchQuery(**fields_of(FILTERS, given))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from msgspec import field
 
+from natsctl.api import endpoints
 from natsctl.api.errors import NothingReceivedError, UsageError
 from natsctl.api.model import Model
 from natsctl.cli.consumer.listing import live_consumer
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
 
 
 class Delivered(Model):
-    """A message that a consumer delivered: `data` in base64, `text` where it is UTF-8, times in RFC 3339."""
+    """A message that a consumer delivered: `data` in base64, `text` if it is UTF-8, times in RFC 3339."""
 
     subject: str
     data: str
@@ -68,9 +69,9 @@ FETCHED = 100
 """Messages that `fetch` asks for by default."""
 
 READING = (
-    Flag("--max-bytes", SIZE, "max_bytes", "most bytes, including headers and subjects"),
+    Flag("--max-bytes", SIZE, "max_bytes", "max bytes, including headers and subjects"),
     Flag("--wait", DURATION, "wait_ns", "how long to wait", default="--timeout"),
-    Flag("--no-wait", ON, "no_wait", "take what is available now"),
+    Flag("--no-wait", ON, "no_wait", "take the messages available now"),
     Flag("--ack", SWITCH, "ack", "acknowledge", default="on"),
     Flag("--nak", ON, "nak", "negatively acknowledge: it is delivered again"),
     Flag("--delay", DURATION, "delay_ns", "with --nak: only after this long"),
@@ -92,7 +93,7 @@ def next_message(
     stream: StreamName = None,
     consumer: ConsumerName = None,
     count: Annotated[int, Option("--count", metavar="N", help="how many messages", min=1)] = 1,
-    batch: Annotated[int | None, Option("--batch", metavar="N", help="most messages per request [256]", min=1)] = None,
+    batch: Annotated[int | None, Option("--batch", metavar="N", help="max messages per request [256]", min=1)] = None,
     raw: Raw = False,
     json: Json = False,
 ) -> None:
@@ -113,7 +114,7 @@ def fetch(
     given: Given,
     stream: StreamName = None,
     consumer: ConsumerName = None,
-    batch: Annotated[int, Option("--batch", "--count", metavar="N", help="most messages", min=1)] = FETCHED,
+    batch: Annotated[int, Option("--batch", "--count", metavar="N", help="max messages", min=1)] = FETCHED,
     raw: Raw = False,
     json: Json = False,
 ) -> None:
@@ -134,7 +135,6 @@ class ReadFlags(NamedTuple):
 
 
 def read_flags(session: Session, given: Given) -> ReadFlags:
-    """Return the flags of `READING`. Raises UsageError for those that exclude each other."""
     from natsctl.client.messaging.consumers import GroupPlace
 
     said: Config = {"fail_empty": True, "place": {}}
@@ -201,8 +201,7 @@ async def _take(
 
 
 def preview_read(session: Session, stream: str, consumer: str, wanted: PullOptions, answer: Acknowledgment) -> None:
-    """Raise DryRunError with the request, since taking a message changes what the consumer delivers next."""
-    from natsctl.api import endpoints
+    """Raise DryRunError with the request, since reading a message changes the consumer's position."""
     from natsctl.client.message import DryRunError, Planned
 
     request = {
@@ -280,12 +279,10 @@ class DeliveryPrinter:
         self.json = json
 
     def head(self, text: str) -> None:
-        """Print a heading on stderr, for text only."""
         if not (self.raw or self.json):
             output.log(safe(text))
 
     def message(self, message: Received) -> None:
-        """Show one message."""
         from natsctl.cli.messaging.bodies import show_message
         from natsctl.cli.render.message import message_document, render_next
 
@@ -397,7 +394,6 @@ def _read_consumer(session: Session, where: str, name: str, asked: SubOptions) -
 def _read_ordered(
     session: Session, stream: str, given: Given, count: int, idle_s: float | None, show: DeliveryPrinter
 ) -> None:
-    """Show the messages of a stream, in order."""
     from natsctl.client.messaging.feed import Start, ordered_reader, widest
 
     said = fields_of(ORDERED, given)
@@ -421,7 +417,6 @@ def _read_ordered(
 def _messages(
     manager: Manager, stream: str, consumer: str, info: Mapping[str, Any], wanted: PullOptions
 ) -> AsyncGenerator[Message, None]:
-    """Yield the consumer's messages without end."""
     if info["config"].get("deliver_subject"):
         from natsctl.client.messaging.consumers import pushed
 

@@ -11,7 +11,16 @@ from msgspec import field
 
 from natsctl.api.errors import ExitCode, UsageError
 from natsctl.api.model import Model
-from natsctl.cli.desired.plan import Adopt, AllowReplace, KeepMessages, MaxRemovals, Prune, planned
+from natsctl.cli.desired.plan import (
+    Adopt,
+    AllowReplace,
+    KeepMessages,
+    MaxRemovals,
+    Prune,
+    patiently,
+    planned,
+    show_plan,
+)
 from natsctl.cli.desired.sources import AllowEmpty, DocumentFlags
 from natsctl.cli.framework import output
 from natsctl.cli.framework.flags import Json, Progress
@@ -20,7 +29,7 @@ from natsctl.cli.framework.session import Session
 from natsctl.cli.render.text import safe
 from natsctl.desired.apply import CONCURRENCY
 from natsctl.desired.apply.results import Result, Summary
-from natsctl.desired.plan import SavedPlan
+from natsctl.desired.plan import PlanChangedError, SavedPlan, changed_since, decode_plan, is_saved_plan, saved_document
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -37,7 +46,9 @@ Concurrency = Annotated[int, Option("--concurrency", metavar="N", help="changes 
 OnFailure = Annotated[
     str,
     Option(
-        "--on-failure", metavar="continue|stop", help="whether to continue with what does not depend on a failed change"
+        "--on-failure",
+        metavar="continue|stop",
+        help="whether to continue with changes that do not depend on a failed one",
     ),
 ]
 BackupFolder = Annotated[
@@ -54,7 +65,7 @@ KeepBackup = Annotated[
 ]
 
 BAR_FROM = 20
-"""The number of changes from which on a bar shows the progress at a terminal."""
+"""The number of changes above which a bar shows the progress at a terminal."""
 _ON_FAILURE = ("continue", "stop")
 
 
@@ -67,7 +78,6 @@ class ApplyFlags(NamedTuple):
     progress: Progress = True
 
     def options(self, backup_folder: Path = Path(), keep_backup: bool = False) -> ApplyOptions:
-        """Return the same as options of desired/apply. Raises UsageError."""
         from natsctl.desired.apply.apply import ApplyOptions
 
         if self.on_failure not in _ON_FAILURE:
@@ -85,7 +95,6 @@ def confirm_plan(session: Session, plan: Plan, yes: bool, *, typed: bool = False
 
     Raises NotConfirmedError without a terminal.
     """
-    from natsctl.cli.desired.plan import show_plan
     from natsctl.cli.framework.consent import check_consent, confirmed
 
     if yes or not is_destructive(plan):
@@ -98,7 +107,7 @@ def confirm_plan(session: Session, plan: Plan, yes: bool, *, typed: bool = False
 
 
 def losses(plan: Plan) -> str:
-    """Return the losses in words: `delete 2 streams with 1,234 messages and replace Stream A`."""
+    """Return the losses as text: `delete 2 streams with 1,234 messages and replace Stream A`."""
     from natsctl.cli.render.plans import render_losses
 
     return render_losses(plan)
@@ -125,10 +134,8 @@ def finish_replacements(session: Session, concerned: Collection[str], *, json: b
 
 
 def check_still_valid(session: Session, saved: Plan) -> Plan:
-    """Return the plan if the account has not changed since; raises PlanChangedError, which lists the changes."""
-    from natsctl.cli.desired.plan import patiently
+    """Return the plan if the account has not changed since; raises PlanChangedError with the list of changes."""
     from natsctl.desired.live import read_live_state
-    from natsctl.desired.plan import PlanChangedError, changed_since
 
     names = {change.stream for change in saved.changes}
     changed = changed_since(
@@ -167,14 +174,13 @@ def run_plan(session: Session, plan: Plan, options: ApplyOptions, *, bar: bool, 
 
 
 def progress_log(json: bool) -> Any:
-    """Return the function that reports progress in words: to stderr, or nowhere with -j."""
+    """Return the function that reports progress as text: to stderr, or nowhere with -j."""
     from natsctl.client.backup.transfer import mute
 
     return mute if json else lambda text: output.log(safe(text))
 
 
 def show_outcome(plan: Plan, outcome: Outcome, notes: list[str], *, json: bool) -> int:
-    """Print the outcome, and return the exit status."""
     if json:
         from msgspec import to_builtins
 
@@ -194,7 +200,6 @@ def show_requests(session: Session, plan: Plan, options: ApplyOptions, *, json: 
     from natsctl.cli.framework.consent import show_preview
     from natsctl.client.message import DryRunError
     from natsctl.desired.apply.apply import preview
-    from natsctl.desired.plan import saved_document
 
     planned = session.run(lambda manager: preview(manager, plan, options))
     if not json:
@@ -239,7 +244,7 @@ def apply(
     allow_empty: AllowEmpty = False,
     json: Json = False,
 ) -> int:
-    """Create and update what differs from the documents, and leave the rest alone.
+    """Create and update what differs from the documents, and change nothing else.
 
     Origins come before their mirrors and sources, streams before their consumers; independent changes run in parallel.
     It may be repeated at any time: finished changes are skipped. A change that removes or replaces something, or loses
@@ -272,19 +277,18 @@ def apply(
 
 
 def _saved_plan(named: Sequence[str], plan_file: Path | None) -> Plan | None:
-    """Return the saved plan that was given in place of documents, None for documents. Raises UsageError."""
+    """Return the saved plan that was given instead of documents, None for documents. Raises UsageError."""
     from natsctl.desired.documents.files import STDIN
-    from natsctl.desired.plan import decode_plan, is_saved_plan
 
     if plan_file is not None:
         if named:
-            raise UsageError("--plan carries out that plan alone: leave the documents out")
+            raise UsageError("--plan carries out only that plan: leave the documents out")
         return decode_plan(_content(plan_file), str(plan_file))
     files = [name for name in named if name != STDIN and not name.endswith((".yaml", ".yml")) and Path(name).is_file()]
     texts = {name: _content(Path(name)) for name in files}
     plans = [name for name, text in texts.items() if is_saved_plan(text)]
     if plans and len(named) > 1:
-        raise UsageError(f"{plans[0]} is a saved plan: it is carried out alone")
+        raise UsageError(f"{plans[0]} is a saved plan: it is carried out by itself")
     return decode_plan(texts[plans[0]], plans[0]) if plans else None
 
 
@@ -302,12 +306,12 @@ DestroyPrune = Annotated[
 DestroyAdopt = Annotated[bool, Option("--adopt", help="also remove what another owner's documents created")]
 Removed = Annotated[
     list[str] | None,
-    Option("--remove", metavar="NAME", help="also remove this asset, which natsctl did not create; may be repeated"),
+    Option("--remove", metavar="NAME", help="also remove this asset that natsctl did not create; may be repeated"),
 ]
 
 
 def check_named(wanted: DocumentSet, names: Sequence[str]) -> None:
-    """Raise UsageError unless each name is that of exactly one asset of the documents."""
+    """Raise UsageError unless each name belongs to exactly one asset of the documents."""
     from natsctl.desired.planner import names_of
 
     for name in names:
@@ -328,9 +332,9 @@ def destroy(
     allow_empty: AllowEmpty = False,
     json: Json = False,
 ) -> int:
-    """Remove what the documents describe, with all messages: mirrors and sources before their origins.
+    """Remove the assets in the documents, with all messages: mirrors and sources before their origins.
 
-    What does not exist counts as removed. Assets that natsctl did not create stay, also those that apply --adopt took
+    Missing assets count as removed. Assets that natsctl did not create stay, also those that apply --adopt took
     over: --remove NAME removes them (ORDERS, "ORDERS > NEW", "KeyValue SETTINGS"). If anything is protected or another
     owner has it, nothing is removed.
     """

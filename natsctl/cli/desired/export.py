@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-from natsctl.api.errors import ExitCode, UsageError
+from natsctl.api.errors import ApiResponseError, ErrCode, ExitCode, NotAuthorisedError, UsageError
+from natsctl.api.units import plural
 from natsctl.cli.framework import output
 from natsctl.cli.framework.flags import Json
 from natsctl.cli.framework.parameters import Argument, Option
@@ -35,7 +36,7 @@ OutputPath = Annotated[
 ]
 Split = Annotated[bool, Option("--split", help="one document for each asset, with its kind")]
 Replace = Annotated[bool, Option("--force", help="replace existing files")]
-Full = Annotated[bool, Option("--full", help="write every field, including those that servers fill in")]
+Full = Annotated[bool, Option("--full", help="write every field, including fields that servers fill in")]
 
 
 class WriteFlags(NamedTuple):
@@ -48,7 +49,6 @@ class WriteFlags(NamedTuple):
     force: Replace = False
 
     def to(self, json: bool, header: Sequence[str] = (), is_meant: Callable[[str], bool] | None = None) -> Destination:
-        """Return the destination. Raises UsageError."""
         return Destination(self.path, self.format, self.split, self.force, json, header, is_meant)
 
 
@@ -73,7 +73,7 @@ class Destination:
 
     @property
     def is_json(self) -> bool:
-        """Return whether documents are written as JSON, which -j means if they go to stdout."""
+        """Return whether documents are written as JSON, as with -j on stdout."""
         return self.format == "json" or (not self.format and (self.path.endswith(".json") or self._json_answer))
 
     @property
@@ -118,7 +118,6 @@ def _print(exporter: Exporter, to: Destination) -> None:
 
 
 def _texts(exporter: Exporter, to: Destination) -> dict[Path, str]:
-    """Return the files to write."""
     from natsctl.desired.documents.files import file_names, is_folder
 
     if not is_folder(to.path):
@@ -147,14 +146,13 @@ def _stale(to: Destination, written: list[Path]) -> list[str]:
 
 
 def _show_written(to: Destination, written: int, unchanged: int, stale: Sequence[str]) -> None:
-    from natsctl.api.units import plural
     from natsctl.cli.render.text import safe
 
     same = f", {unchanged} were up to date" if unchanged else ""
     output.note(f"Wrote {plural(written, 'file')} to {safe(to.path)}{same}")
     for path in stale:
         output.note(
-            f"{safe(path)}: no exported stream belongs to it any more; remove the file if the stream is gone for good"
+            f"{safe(path)}: no exported stream belongs to it any more; remove the file if the stream was deleted"
         )
 
 
@@ -176,8 +174,8 @@ def export(
 ) -> int:
     """Write the configuration of the account, or of these streams, as documents for natsctl apply.
 
-    Streams include their durable consumers, buckets are written as buckets. What servers create themselves is left out,
-    and what they fill in again. The order is stable: the same account gives the same text.
+    Streams include their durable consumers, buckets are written as buckets. Assets that servers create and values
+    that they fill in again are left out. The order is stable: the same account gives the same text.
     """
     from natsctl.desired.export import Exporter, wanted_of
 
@@ -191,7 +189,7 @@ def export(
 
 
 async def _read(manager: Manager, names: list[str]) -> LiveState:
-    """Return the named streams, or all but those of MQTT. Raises ApiResponseError for a name without a stream."""
+    """Return the named streams, or all except MQTT's. Raises ApiResponseError for a name without a stream."""
     from natsctl.desired.live import read_live_state
 
     every = await manager.stream_names()
@@ -215,7 +213,6 @@ def _is_named(stream: str, name: str) -> bool:
 
 def _no_stream(name: str, known: list[str]) -> Exception:
     from natsctl.api.catalogue import error
-    from natsctl.api.errors import ApiResponseError, ErrCode
     from natsctl.cli.framework.resolve import did_you_mean
 
     failure = ApiResponseError(error(ErrCode.STREAM_NOT_FOUND), hint=did_you_mean(name, known))
@@ -236,7 +233,6 @@ def _header(live_state: LiveState, names: list[str], time: bool) -> list[str]:
 
 async def _templates(manager: Manager) -> list[str]:
     """Return the names of stream templates, if the server has any and the user may list them."""
-    from natsctl.api.errors import NotAuthorisedError
     from natsctl.client.backup.configuration import may_have_templates
 
     try:

@@ -10,6 +10,7 @@ from msgspec import field
 
 from natsctl.api.errors import ExitCode, UsageError
 from natsctl.api.model import Model
+from natsctl.api.units import plural
 from natsctl.cli.desired.sources import AllowEmpty, DocumentFlags
 from natsctl.cli.framework import output
 from natsctl.cli.framework.flags import Json
@@ -17,7 +18,7 @@ from natsctl.cli.framework.parameters import Option
 from natsctl.cli.framework.session import Session
 from natsctl.cli.render.text import safe
 from natsctl.desired.assets import AssetKey
-from natsctl.desired.plan import Action, Change, Difference, Plan
+from natsctl.desired.plan import Action, Change, Difference, Plan, encode_plan
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -60,10 +61,9 @@ MaxRemovals = Annotated[
 
 
 def planned(session: Session, wanted: DocumentSet, options: PlanOptions, *, destroy: bool = False) -> Plan:
-    """Return the plan that makes the account match the documents, or that removes what they describe."""
+    """Return the plan that makes the account match the documents, or that removes their assets."""
     from datetime import UTC, datetime
 
-    from natsctl.api.units import plural
     from natsctl.desired.planner import destruction_for, plan_for
 
     if options.prune:
@@ -82,7 +82,7 @@ def planned(session: Session, wanted: DocumentSet, options: PlanOptions, *, dest
 
 
 async def patiently(manager: Manager, work: Callable[[Manager], Awaitable[T]]) -> T:
-    """Return the result of reading, which is restarted if one of several servers dies."""
+    """Return the result of reading; it is restarted if one of several servers dies."""
     from natsctl.client.backup.transfer import RetryingManager
 
     retrying = RetryingManager(manager)
@@ -90,7 +90,7 @@ async def patiently(manager: Manager, work: Callable[[Manager], Awaitable[T]]) -
 
 
 def check_owned(wanted: DocumentSet) -> None:
-    """Raise UsageError if no owner is named whose assets may be pruned."""
+    """Raise UsageError if no owner is named for the assets to prune."""
     if not wanted.is_owned:
         raise UsageError(
             "--prune needs an owner: the documents name none",
@@ -99,7 +99,7 @@ def check_owned(wanted: DocumentSet) -> None:
 
 
 async def _unfinished(manager: Manager) -> list[str]:
-    """Return notes on interrupted or running replacements, which an apply would finish first."""
+    """Return notes on interrupted or running replacements; an apply would finish them first."""
     from natsctl.desired.apply.holding_stream import PREFIX, names_of
 
     names = [name.removeprefix(PREFIX) for name in await names_of(manager)]
@@ -107,7 +107,6 @@ async def _unfinished(manager: Manager) -> list[str]:
 
 
 def show_plan(plan: Plan) -> None:
-    """Show the plan on stderr."""
     from natsctl.cli.render.plans import render_plan
 
     output.note(render_plan(plan, output.width()))
@@ -128,8 +127,8 @@ def plan(
     """Show what apply would do, in order, and change nothing; exit status 10 if there is anything to do.
 
     Fields that a document does not mention are left as they are; null asks for the default. The owner of an asset is
-    in its metadata (natsctl.owner): apply labels what it creates. An asset that natsctl did not create, or that belongs
-    to another owner, is changed only with --adopt, which takes it over. What was taken over is never pruned.
+    in its metadata (natsctl.owner): apply labels the assets that it creates. An asset that natsctl did not create, or
+    that belongs to another owner, is changed only with --adopt, to take it over. Adopted assets are never pruned.
 
     The signs: + created, ~ changed in place, ± removed and created again, - removed.
     """
@@ -154,7 +153,6 @@ def plan(
 def _save(made: Plan, path: Path, json: bool) -> None:
     """Write the plan to a file that only the user can read. Raises UsageError."""
     from natsctl.client.atomic_file import PRIVATE, atomic_write
-    from natsctl.desired.plan import encode_plan
 
     if str(path) == "-":
         raise UsageError("--out -: a plan is saved to a file", hint="-j prints one")
@@ -211,7 +209,6 @@ class Asset(Model, kw_only=True, omit_defaults=False):
 
     @classmethod
     def of(cls, change: Change) -> Asset:
-        """Return the asset of a change."""
         fault = change.refused if change.before is not None and not change.differences else ""
         return cls(
             kind=change.kind,
@@ -223,7 +220,6 @@ class Asset(Model, kw_only=True, omit_defaults=False):
 
     @property
     def key(self) -> AssetKey:
-        """The key of the asset on the server."""
         return AssetKey(self.stream, self.consumer)
 
 
@@ -238,7 +234,6 @@ class Drift(Model, kw_only=True, omit_defaults=False):
 
     @classmethod
     def of(cls, plan: Plan) -> Drift:
-        """Return the drift in a plan that prunes."""
         drift = cls(owner=plan.owner, equal=plan.unchanged)
         for change in plan.changes:
             if change.action is Action.DELETE:
@@ -248,10 +243,9 @@ class Drift(Model, kw_only=True, omit_defaults=False):
             elif change.differences or change.refused:
                 drift.different.append(Asset.of(change))
             else:
-                drift.equal += 1  # it only goes with its stream, which is replaced
+                drift.equal += 1  # it is only removed because its stream is replaced
         return drift
 
     @property
     def is_any(self) -> bool:
-        """Return whether there is any drift."""
         return bool(self.different or self.missing or self.extra)

@@ -52,7 +52,6 @@ class Validated(Model, kw_only=True, omit_defaults=False):
 
     @classmethod
     def of(cls, documents: DocumentSet, faults: Sequence[Fault]) -> Validated:
-        """Return the result for documents."""
         files = {name: CheckedFile(file=name, assets=[], faults=[]) for name in documents.files}
         for key, one in documents.wanted.items():
             asset = CheckedAsset(kind=one.kind, stream=key.stream, consumer=key.consumer, line=one.place.line)
@@ -108,7 +107,6 @@ class DocumentFlags(NamedTuple):
 
     @property
     def values(self) -> dict[str, str]:
-        """The values of `--var NAME=VALUE`. Raises UsageError."""
         found = {}
         for text in self.variables or ():
             name, equals, value = text.partition("=")
@@ -134,7 +132,6 @@ class DocumentFlags(NamedTuple):
 
 
 def check_not_empty(documents: DocumentSet) -> None:
-    """Raise UsageError if documents describe no asset at all."""
     if not documents.wanted:
         count = len(documents.files)
         where = (

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 STDIN = "-"
-"""The file name that stands for stdin."""
+"""The file name for stdin."""
 SILENT_S = 2.0
 """Seconds without input after which a reminder is printed that a body is being read."""
 
@@ -49,7 +49,7 @@ Translate = Annotated[
 
 
 def check_target(subject: str) -> None:
-    """Raise UsageError for a subject with an empty token or wildcards, whose message no subscription would receive.
+    """Raise UsageError for a subject with an empty token or wildcards: no subscription would receive it.
 
     Wildcards in subjects of the system are not refused, as some requests carry a filter in theirs.
     """
@@ -97,7 +97,7 @@ def _remind_if_silent() -> None:
 
 
 def filled(message: Outgoing, count: int, templates: bool) -> Iterator[Outgoing]:
-    """Yield a message `count` times, each with its templates executed: all of them, or those in headers alone."""
+    """Yield a message `count` times, each with its templates executed: all of them, or only those in headers."""
     texts = [value for _, value in message.headers] + ([message.subject] if templates else [])
     if not (templates and b"{{" in message.body) and not any("{{" in text for text in texts):
         yield from itertools.repeat(message, count)
@@ -120,7 +120,6 @@ def read_headers(words: Sequence[str] | None) -> tuple[tuple[str, str], ...]:
 
 
 def received(message: ClientMessage) -> Received:
-    """Return the message with its time of arrival."""
     return Received(message.subject, message.reply, message.headers.pairs, message.body, time.time_ns())
 
 
@@ -143,7 +142,6 @@ def emit_body(payload: bytes) -> None:
 
 
 def show_message(head: str, headers: Sequence[tuple[str, str]], payload: bytes) -> None:
-    """Print a message on stdout: a heading, its headers if it has some, and its body."""
     lines = [head, ""]
     if headers:
         lines += ["Headers:", "", *(f"  {line}" for line in render_headers(headers)), "", "Data:", ""]

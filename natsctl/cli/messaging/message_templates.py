@@ -109,7 +109,6 @@ class _Placeholders:
         self._texts: list[str] = []
 
     def put(self, text: str) -> str:
-        """Keep a text, and return its placeholder."""
         self._texts.append(text.replace("\0", ""))
         return f"\0{len(self._texts) - 1}\0"
 

@@ -43,7 +43,8 @@ from natsctl.cli.messaging.bodies import (
 )
 from natsctl.cli.render.message import render_ack
 from natsctl.cli.render.text import safe
-from natsctl.client.messaging.messages import Outgoing, stream_headers
+from natsctl.client.messaging.messages import Outgoing, numbered, publish_batch, stream_headers
+from natsctl.client.messaging.messages import publish as publish_stored
 
 if TYPE_CHECKING:
     from natsctl.client.manager import Manager
@@ -65,7 +66,6 @@ class BodySource:
         self._body = b"" if self.lines else read_body(words, force_stdin)
 
     def all(self) -> Iterator[bytes]:
-        """Yield every body, waiting for each."""
         if self.lines:
             yield from _lines()
         else:
@@ -165,7 +165,6 @@ class Pause(NamedTuple):
         return bool(self.least_s or self.jitter_s)
 
     async def wait(self) -> None:
-        """Wait once."""
         import asyncio
         import random
 
@@ -196,7 +195,6 @@ class Publishing(NamedTuple):
         return self.total is None or self.total > MANY
 
     def messages(self) -> Iterator[Outgoing]:
-        """Yield each message, waiting for stdin if needed."""
         for body in self.input.all():
             yield from self._of(body)
 
@@ -211,7 +209,6 @@ class Publishing(NamedTuple):
         yield from filled(Outgoing(self.subject, body, self.headers), self.times, self.templates)
 
     def report(self, message: Outgoing) -> None:
-        """Report a sent message."""
         if not self.quiet and not self.json and not self.many:
             output.log(f'Published {plural(len(message.body), "byte")} to "{safe(message.subject)}"')
 
@@ -222,7 +219,7 @@ Sleep = Annotated[str | None, Option("--sleep", metavar="DURATION", help="pause 
 Jitter = Annotated[
     str | None, Option("--jitter", metavar="DURATION", help="add a random time up to this to each pause")
 ]
-Quiet = Annotated[bool, Option("--quiet", "-q", help="do not report what was published")]
+Quiet = Annotated[bool, Option("--quiet", "-q", help="do not report published messages")]
 
 
 @flagged(FLAGS)
@@ -275,9 +272,7 @@ def publish(
 
 
 def _preview(outgoing: Publishing, atomic: bool, stored: bool) -> None:
-    """Raise DryRunError with the messages."""
     from natsctl.client.message import DryRunError, Planned
-    from natsctl.client.messaging.messages import numbered
 
     every = outgoing.messages()
     messages = numbered(every) if atomic else list(itertools.islice(every, SHOWN_DRY))
@@ -307,8 +302,6 @@ async def _publish_plain(manager: Manager, outgoing: Publishing) -> None:
 
 
 async def _publish_stored(manager: Manager, outgoing: Publishing) -> None:
-    from natsctl.client.messaging.messages import publish as publish_stored
-
     number = 0
     with _tracking(outgoing) as tracker:
         async for message in outgoing.arriving():
@@ -322,8 +315,6 @@ async def _publish_stored(manager: Manager, outgoing: Publishing) -> None:
 
 
 async def _publish_batch(manager: Manager, outgoing: Publishing) -> None:
-    from natsctl.client.messaging.messages import publish_batch
-
     messages = list(outgoing.messages())
     if not messages:
         raise UsageError("no messages to publish: stdin is empty")

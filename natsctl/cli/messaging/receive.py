@@ -148,7 +148,7 @@ class DisplayOptions:
 
 
 class MessagePrinter:
-    """The output of messages; `ack` acknowledges those of a consumer, `requests` pairs requests with answers.
+    """The output of messages; `ack` acknowledges a consumer's messages, `requests` pairs requests with answers.
 
     `opening` is the line on stderr before the first message of a stream.
     """
@@ -216,7 +216,6 @@ class MessagePrinter:
         return counts
 
     def flush(self) -> None:
-        """Flush the output."""
         if self._bodies:
             sys.stdout.buffer.write(b"".join(self._bodies))
             self._bodies.clear()
@@ -283,7 +282,6 @@ class Dump:
                 raise StorageError(f"--dump {where}: {failure.strerror or failure}") from failure
 
     def write(self, number: int, message: Received) -> None:
-        """Write one message. Raises StorageError."""
         text = json.dumps(document(message), ensure_ascii=False)
         if self._folder is None:
             sys.stdout.write(f"{text}\0")

@@ -28,10 +28,18 @@ from natsctl.cli.messaging.bodies import (
     shown_body,
 )
 from natsctl.cli.messaging.publish import BodySource
-from natsctl.cli.render.message import answer_document, message_document, render_headers, render_rtt
+from natsctl.cli.render.message import answer_document, message_document, render_headers, render_rtt, render_trace
 from natsctl.cli.render.text import safe
 from natsctl.client.messaging.messages import Outgoing
-from natsctl.client.messaging.request_reply import REPLY_GAP_S, ReplyLimits, ask, failure_in
+from natsctl.client.messaging.request_reply import (
+    REPLY_GAP_S,
+    ReplyLimits,
+    ask,
+    failure_in,
+    respond,
+    run_command,
+    words_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,7 +60,7 @@ def request(
         int, Option("--replies", metavar="N", help="replies to wait for; 0: until none arrive", min=0)
     ] = 1,
     reply_timeout: Annotated[
-        str | None, Option("--reply-timeout", metavar="DURATION", help="longest wait between replies [300ms]")
+        str | None, Option("--reply-timeout", metavar="DURATION", help="max wait between replies [300ms]")
     ] = None,
     wait_for_empty: Annotated[bool, Option("--wait-for-empty", help="end at an empty reply")] = False,
     fail_on_header: Annotated[
@@ -108,12 +116,10 @@ class Answers:
     translate: str
 
     def sending(self, subject: str) -> None:
-        """Report a request that is sent."""
         if not self.raw and not self.json:
             output.log(f'Sending request on "{safe(subject)}"')
 
     async def answer(self, message: ClientMessage, rtt_ns: int) -> None:
-        """Show one answer."""
         if self.translate:
             from natsctl.cli.messaging.message_templates import translated
 
@@ -185,9 +191,8 @@ def reply(
 
 
 def _maker(fixed: Outgoing, echo: bool, command: str, templates: bool) -> AnswerMaker:
-    """Return the function that makes answers, whose templates count requests from 0. Raises UsageError."""
+    """Return the function that makes answers; templates count requests from 0. Raises UsageError."""
     from natsctl.cli.messaging.message_templates import check_supported, command_of, fill_message
-    from natsctl.client.messaging.request_reply import run_command, words_of
 
     async def make(request: ClientMessage, number: int) -> Outgoing:
         text = templates and not echo and not command
@@ -212,8 +217,6 @@ async def _serve(
     manager: Manager, subject: str, queue: str, count: int, make: AnswerMaker, sleep_s: float, json: bool
 ) -> None:
     """Answer one request after the other, so that answers are numbered in the order of requests."""
-    from natsctl.client.messaging.request_reply import respond
-
     connection = manager.connection
     subscription = await connection.subscribe(subject, queue=queue, lasting=True)
     try:
@@ -233,7 +236,6 @@ async def _serve(
 
 
 def _show(done: AnswerOutcome, json: bool) -> None:
-    """Show the request, its body on stdout, and its result."""
     request = received(done.request)
     if json:
         document = message_document(request)
@@ -265,7 +267,6 @@ def trace(
 ) -> None:
     """Show which servers, clients and streams a message reaches; it is not delivered unless asked for."""
     from natsctl.client.messaging.message_trace import headers_of, trace
-    from natsctl.client.messaging.messages import Outgoing
 
     check_target(subject)
     message = Outgoing(subject, read_body(payload or ""), read_headers(header))
@@ -281,7 +282,5 @@ def trace(
     if json:
         output.emit_json({"subject": subject, "delivered": deliver, "traces": [one.raw for one in report.walk()]})
         return
-    from natsctl.cli.render.message import render_trace
-
-    output.note(f"Tracing a message on {safe(subject)}{', which is delivered' if deliver else ''}\n")
+    output.note(f"Tracing a message on {safe(subject)}{' and delivering it' if deliver else ''}\n")
     output.emit(render_trace(report, stamped=stamped))

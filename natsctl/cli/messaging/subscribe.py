@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
-from natsctl.api.errors import UsageError
+from natsctl.api.errors import ApiResponseError, ErrCode, UsageError
 from natsctl.api.subjects import matches
 from natsctl.api.units import format_size, plural
 from natsctl.cli.framework import output
@@ -27,12 +27,13 @@ from natsctl.cli.framework.flags import (
     Raw,
     apply,
     flagged,
+    wait_seconds,
 )
 from natsctl.cli.framework.live import drawing
 from natsctl.cli.framework.parameters import Argument, Option
 from natsctl.cli.framework.resolve import suggesting
 from natsctl.cli.framework.session import Session
-from natsctl.cli.messaging.receive import ListenOptions, follow
+from natsctl.cli.messaging.receive import DisplayOptions, Dump, ListenOptions, MessagePrinter, follow
 from natsctl.cli.render.plot import Rate, per_second, render_plots, sized
 from natsctl.cli.render.tables import render_table
 from natsctl.cli.render.text import count, duration, safe
@@ -90,7 +91,7 @@ FLAGS = (
     Flag("--report-subscriptions", ON, "report_subscriptions", "count messages by the SUBJECTs given here"),
     Flag("--report-top", WHOLE, "report_top", "subjects in the report", default="10"),
     Flag("--graph", ON, "graph", "plot message rates instead of showing messages"),
-    Flag("--backup", TEXT.named("PATH"), "backup", "write what comes as a stream backup, which restores as a stream"),
+    Flag("--backup", TEXT.named("PATH"), "backup", "write the messages as a stream backup that can be restored"),
     Flag("--quiet", ON, "look.quiet", "with --backup: show no messages", aliases=("-q",)),
 )
 
@@ -119,12 +120,10 @@ class SubscribeFlags:
 
     @property
     def stored(self) -> bool:
-        """Return whether a stream is read."""
         return bool(self.stream or self.start or self.to_end or self.durable or self.direct)
 
     @property
     def reported(self) -> bool:
-        """Return whether messages are counted instead of shown."""
         return self.report_subjects or self.report_subscriptions or self.graph
 
     def check(self, subjects: list[str]) -> None:
@@ -141,13 +140,13 @@ class SubscribeFlags:
             if used
         ]
         if self.stored and together:
-            raise UsageError(f"{together[0]} is for live messages, not for those of a stream")
+            raise UsageError(f"{together[0]} is for live messages, not for a stream")
         if self.durable and self.direct:
             raise UsageError("cannot use direct get when a durable name is supplied", hint="--direct uses no consumer")
         if sum((self.report_subjects, self.report_subscriptions, self.graph)) > 1:
             raise UsageError("one report at a time: --report-subjects, --report-subscriptions or --graph")
         if self.dump and self.reported:
-            raise UsageError("--dump writes messages, which a report does not show")
+            raise UsageError("--dump writes messages, and a report does not show them")
         self._check_backup()
 
     def one_start(self) -> None:
@@ -155,14 +154,16 @@ class SubscribeFlags:
         given = [name for name in STARTS_IN_ORDER if name in self.start]
         if len(given) > 1:
             flags = [STARTS_IN_ORDER[name] for name in given]
-            output.note(f"warning: ignored beside {flags[0]}: {', '.join(flags[1:])}")
+            output.note(f"warning: ignored with {flags[0]}: {', '.join(flags[1:])}")
             self.start = {given[0]: self.start[given[0]]}
 
     def _check_backup(self) -> None:
         if self.backup and self.reported:
-            raise UsageError("--backup writes messages, which a report does not show")
+            raise UsageError("--backup writes messages, and a report does not show them")
         if self.backup and self.direct and "last_per_subject" in self.start:
-            raise UsageError("--backup wants messages in their order, which --last-per-subject has not by direct gets")
+            raise UsageError(
+                "--backup needs messages in their order, and --last-per-subject does not keep it by direct gets"
+            )
         if self.look.get("quiet") and not self.backup:
             raise UsageError("--quiet requires --backup")
         if self.look.get("quiet") and self.dump:
@@ -181,11 +182,9 @@ def subscribe(
 ) -> None:
     """Show messages as they arrive, until Ctrl-C, --count or --wait.
 
-    With --stream, --direct or a flag for where to start, stored messages come first. No consumer is left behind except
+    With --stream, --direct or a flag for where to start, stored messages come first. No consumer remains except
     that of --durable.
     """
-    from natsctl.cli.framework.flags import wait_seconds
-
     values: dict[str, Any] = {}
     apply(values, FLAGS, given)
     asked, wanted = SubscribeFlags(**values), list(subjects or ())
@@ -207,7 +206,6 @@ async def _run(
 ) -> None:
     from dataclasses import replace
 
-    from natsctl.cli.messaging.receive import DisplayOptions, Dump, MessagePrinter
     from natsctl.client.messaging.request_reply import RequestLog
 
     requests = RequestLog(manager.connection) if asked.match_replies else None
@@ -251,7 +249,7 @@ STARTING = {
 
 
 def _opening(reading: FeedReading, asked: SubscribeFlags) -> str:
-    """Return the line before the first message of a stream, in the words of the nats tool."""
+    """Return the line before the first message of a stream, as the nats tool writes it."""
     if reading.way in ("pull", "push"):
         made = "existing" if reading.existing else "new"
         line = (
@@ -295,8 +293,6 @@ async def _capture(manager: Manager, asked: SubscribeFlags, subjects: list[str])
 
 async def _subjects_of(manager: Manager, stream: str, durable: str) -> list[str]:
     """Return the subjects of a durable consumer's messages; raises UsageError if it waits for acks."""
-    from natsctl.api.errors import ApiResponseError, ErrCode
-
     try:
         info = (await manager.consumer_info(stream, durable)).raw
     except ApiResponseError as failure:
@@ -330,7 +326,6 @@ async def _report(
 
 
 async def _feed(manager: Manager, asked: SubscribeFlags, subjects: list[str], count: int) -> MessageFeed:
-    """Return the feed of messages."""
     from natsctl.client.messaging.feed import CoreFeed, Start, feed_of_stream, widest
 
     if not asked.stored:
@@ -373,7 +368,6 @@ class SubjectCounts:
         """Do nothing: the report is drawn at its own rate."""
 
     async def show(self, manager: Manager, number: int, message: Message) -> None:
-        """Count one message."""
         name = message.subject
         if self._patterns:
             name = next((one for one in self._patterns if matches(one, name)), name)
@@ -386,7 +380,7 @@ class SubjectCounts:
         self.total_bytes += size
 
     def top(self, most: int) -> list[tuple[str, int, int]]:
-        """Return names, messages and bytes of the busiest, most messages first; 0 for all."""
+        """Return names, messages and bytes of the busiest, in descending order of messages; 0 for all."""
         rows = sorted(self.messages.items(), key=lambda row: (-row[1], row[0]))
         return [(name, number, self.bytes[name]) for name, number in rows[: most or None]]
 
@@ -399,13 +393,11 @@ class ReportView:
         self._rates = (Rate("Messages", per_second), Rate("Bytes a second", sized))
 
     def sample(self) -> None:
-        """Take the next point of the graph."""
         now_s = time.monotonic()
         self._rates[0].count(self._tally.total, now_s)
         self._rates[1].count(self._tally.total_bytes, now_s)
 
     def render(self) -> RenderableType:
-        """Return the current report."""
         tally = self._tally
         heading = f"{plural(tally.total, 'message')}, {format_size(tally.total_bytes)}"
         if self._graph:
@@ -417,7 +409,6 @@ class ReportView:
         return render_table(title, (self._what, "Messages", "Bytes"), rows, right=("Messages", "Bytes"))
 
     def document(self) -> list[dict[str, Any]]:
-        """Return the report as data."""
         return [
             {"subject": name, "messages": number, "bytes": amount}
             for name, number, amount in self._tally.top(self._most)

@@ -46,7 +46,7 @@ class Happened(msgspec.Struct):
 
 
 class Started(msgspec.Struct):
-    """A detached run: its process, and where its events go."""
+    """A detached run: its process, and the file of its events."""
 
     pipeline: str
     folder: str
@@ -85,7 +85,7 @@ class ConsumerStatus(msgspec.Struct):
 class FlowStatus(msgspec.Struct):
     """One flow: its state in the last run, its last finished batch, and the streams that it reads.
 
-    `consumers` are those of reads with `ackMode`, which have no position in a stream. `state` is empty if no run
+    `consumers` are of reads with `ackMode`; these have no position in a stream. `state` is empty if no run
     reported it; `batch` is -1 before the first, `in_flight` is whether another has begun.
     """
 

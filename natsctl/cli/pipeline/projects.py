@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from urllib.parse import quote, unquote
 
 from natsctl.api.errors import ExitCode, UsageError
+from natsctl.api.subjects import is_asset_name
 from natsctl.cli.framework import output
 from natsctl.cli.framework.flags import Json, SparkFlags
 from natsctl.cli.framework.parameters import Argument, Option
@@ -43,13 +44,11 @@ def known_pipelines() -> dict[str, Path]:
 
 
 def note_pipeline(name: str, folder: Path) -> None:
-    """Record the folder of a pipeline under its name."""
     known_folder().mkdir(parents=True, exist_ok=True)
     (known_folder() / quote(name, safe="")).write_text(str(folder.absolute()), encoding="utf-8")
 
 
 def chosen_project(pipeline: str) -> Project:
-    """Return the selected project. Raises PipelineNotFoundError, PipelineError."""
     from natsctl.spark.pipeline.project import PipelineNotFoundError, find_project
 
     if not pipeline:
@@ -59,7 +58,7 @@ def chosen_project(pipeline: str) -> Project:
     known = known_pipelines()
     if pipeline in known:
         return find_project(known[pipeline])
-    hint = did_you_mean(pipeline, known) or "natsctl pipeline ls shows those that were made or run here"
+    hint = did_you_mean(pipeline, known) or "natsctl pipeline ls shows the pipelines made or run here"
     raise PipelineNotFoundError(f"there is no pipeline {pipeline!r}", hint=hint)
 
 
@@ -84,7 +83,6 @@ def init(
 
     from msgspec import to_builtins
 
-    from natsctl.api.subjects import is_asset_name
     from natsctl.cli.pipeline.answers import Initialised
     from natsctl.spark.pipeline.project import write_project
 
@@ -137,7 +135,7 @@ def validate(session: Session, spark: SparkFlags, pipeline: Pipeline = "", json:
 
 
 def _check(session: Session, spark: SparkFlags, project: Project) -> None:
-    """Check the files and streams first, without Spark, which takes seconds to start."""
+    """Check the files and streams first, without Spark, as it takes seconds to start."""
     from natsctl.cli.spark_work import run_on_spark, server_options
     from natsctl.spark.pipeline.pipeline_session import session_for
     from natsctl.spark.pipeline.project import check_streams

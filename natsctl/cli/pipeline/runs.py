@@ -60,7 +60,7 @@ def run(
     force: Force = False,
     json: Json = False,
 ) -> None:
-    """Update the tables and streams of a pipeline: every flow reads what is new, once or repeatedly.
+    """Update the tables and streams of a pipeline: every flow reads new messages, once or repeatedly.
 
     Each flow has its position in its checkpoint, and the next run continues there however this one ends.
     """
@@ -83,7 +83,7 @@ def run(
 
 
 def _run_plan(project: Project, once: bool, interval: str, full_refresh: list[str], full_refresh_all: bool) -> RunPlan:
-    """Return the options of the run: the flags, and the interval of natsctl.yml where none is given.
+    """Return the options of the run: the flags, and the interval of natsctl.yml if it is not given.
 
     Raises UsageError.
     """
@@ -96,7 +96,7 @@ def _run_plan(project: Project, once: bool, interval: str, full_refresh: list[st
 def _may_empty(session: Session, tables: list[str], force: bool) -> bool:
     """Return whether tables may be emptied: data that their streams no longer hold is lost."""
     what = named("Table", tables) if tables else "all tables"
-    return confirmed(session, f"empty {what} and rebuild from what the streams still hold", force)
+    return confirmed(session, f"empty {what} and rebuild from the messages still in the streams", force)
 
 
 def _run(session: Session, spark: SparkFlags, project: Project, plan: RunPlan) -> None:
@@ -141,7 +141,6 @@ def event_printer(session: Session) -> Callable[[Event], None]:
 
 
 def event_document(event: Event) -> dict[str, object]:
-    """Return an event as -j prints one."""
     return {
         "time": event.time.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         "flow": event.flow,
@@ -165,7 +164,7 @@ _SECRETS: Final = {
     "jwt": "NATS_JWT",
     "seed": "NATS_SEED",
 }
-"""Options that must not appear among a process's arguments, which other users can see, by their variables."""
+"""Options that must not appear among a process's arguments, visible to other users, by their variables."""
 
 
 def start_detached(session: Session, spark: SparkFlags, project: Project, plan: RunPlan) -> None:
@@ -206,7 +205,6 @@ class RunEndedError(NatsctlError):
 
     @property
     def exit_code(self) -> int:  # type: ignore[override]  # the run's own, where others are by class
-        """The exit code of the run."""
         return self._exit_code
 
 
@@ -227,7 +225,6 @@ def _wait_until_checked(session: Session, project: Project, process: subprocess.
 
 
 def _ended(code: int, log: Path) -> RunEndedError:
-    """Return the failure of a run, with its own message if it left one."""
     said = log.read_text(encoding="utf-8", errors="replace").strip()
     hint = f"its log is {log}"
     try:
@@ -241,7 +238,7 @@ def _ended(code: int, log: Path) -> RunEndedError:
 def stop_run(project: Project, *, force: bool = False) -> int:
     """End a run, and return its process; 0 if none ran.
 
-    Raises NatsctlError if it does not end; with `force` it is killed then, which loses nothing that is committed.
+    Raises NatsctlError if it does not end; with `force` it is killed then; committed work is kept.
     """
     from natsctl.spark.pipeline.run_record import is_running, read_record
 

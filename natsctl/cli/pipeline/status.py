@@ -33,15 +33,14 @@ def status(
     rounds: Rounds = 0,
     json: Json = False,
 ) -> None:
-    """Show the state of each flow of a pipeline and its lag behind the streams, without Spark.
+    """Show the state of each flow of a pipeline and its lag, without Spark.
 
-    Sequences, messages and bytes behind are what the server has beyond the last finished batch: messages of all
+    Sequences, messages and bytes of lag count messages on the server after the last finished batch: messages of all
     subjects, and bytes of average messages. A query with ackMode has the numbers of its durable consumer instead.
     """
     from msgspec import to_builtins
 
     from natsctl.cli.framework.live import watch as keep_watching
-    from natsctl.cli.framework.output import show_table
     from natsctl.cli.render.spark_reports import render_status
 
     if checkpoint and pipeline:
@@ -56,7 +55,7 @@ def status(
     elif every_s:
         keep_watching(lambda: render_status(look()), every_s, rounds=rounds)
     else:
-        show_table(render_status(look()))
+        output.show_table(render_status(look()))
 
 
 def _of_project(session: Session, project: Project) -> Status:
@@ -159,14 +158,13 @@ def _flows(session: Session, progress: list[Progress], records: dict[str, FlowRe
 
 
 def _flow_without_checkpoint(name: str, records: FlowRecord) -> FlowStatus:
-    """Return a flow without a position in a stream, such as that of a materialized view."""
+    """Return a flow without a position in a stream, such as a materialized view."""
     from natsctl.cli.pipeline.answers import FlowStatus
 
     return FlowStatus(name, name, records.state, moment(records.at_ns), -1, False, [], records.error, [])
 
 
 def moment(ns: int) -> str:
-    """Return a time as -j prints one; "" for none."""
     if not ns:
         return ""
     return datetime.fromtimestamp(ns / 1e9, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
@@ -176,7 +174,6 @@ def ls(names: Names = False, json: Json = False) -> None:
     """List the pipelines that were made or run here."""
     from msgspec import to_builtins
 
-    from natsctl.cli.framework.output import show_table
     from natsctl.cli.pipeline.answers import Known
     from natsctl.cli.render.spark_reports import render_known
     from natsctl.spark.pipeline.project import PipelineError, PipelineNotFoundError, find_project
@@ -199,7 +196,7 @@ def ls(names: Names = False, json: Json = False) -> None:
     if json:
         output.emit_json([to_builtins(each) for each in found])
     else:
-        show_table(render_known(found))
+        output.show_table(render_known(found))
 
 
 def logs(

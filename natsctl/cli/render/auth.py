@@ -19,16 +19,16 @@ NO_LIMIT: Final = -1
 RESPONSES: Final = 1
 """Replies that a permission without a number allows. Source: nats-server, DEFAULT_ALLOW_RESPONSE_MAX_MSGS."""
 RESPONSE_TTL_NS: Final = 2 * 60 * SECOND
-"""Time for replies where a permission names none. Source: nats-server, DEFAULT_ALLOW_RESPONSE_EXPIRATION."""
+"""Time for replies if a permission does not set one. Source: nats-server, DEFAULT_ALLOW_RESPONSE_EXPIRATION."""
 
 
 def limit(number: int) -> str:
-    """Return a limit of a JWT, of which only -1 means none."""
+    """Return a limit of a JWT, where only -1 means no limit."""
     return "unlimited" if number == NO_LIMIT else count(number)
 
 
 def size(number: int) -> str:
-    """Return a limit in bytes of a JWT, of which only -1 means none."""
+    """Return a limit in bytes of a JWT, where only -1 means no limit."""
     return "unlimited" if number == NO_LIMIT else format_size(number)
 
 
@@ -36,7 +36,6 @@ def size(number: int) -> str:
 
 
 def render_operator(operator: Operator) -> Page:
-    """Return the page of an operator of the store."""
     page = Page(f"Operator {safe(operator.name)} ({operator.subject})")
     rows = _operator_rows(page, operator.name, operator.typed)
     rows.row("Accounts", count(len(operator.accounts)))
@@ -57,7 +56,6 @@ def _operator_rows(page: Page, name: str, claims: OperatorClaims) -> Section:
 
 
 def render_operators(operators: Sequence[Operator], selected: str) -> Table:
-    """Return the table of all operators; `*` marks the selected one."""
     rows = [
         (
             operator.name + ("*" if operator.name == selected else ""),
@@ -76,7 +74,7 @@ def render_operators(operators: Sequence[Operator], selected: str) -> Table:
 
 
 def render_user(user: ManagedUser) -> Page:
-    """Return the page of a user of the store; limits and permissions are those that servers apply."""
+    """Return the page of a user of the store; limits and permissions are the effective ones."""
     page = Page(f"User {safe(user.name)} ({user.subject})")
     rows = page.section("Configuration")
     rows.row("Account", f"{safe(user.account.name)} ({user.account.subject})")
@@ -115,7 +113,7 @@ def add_permissions(page: Page, pub: Permission, sub: Permission) -> None:
 
 
 def render_users(account: ManagedAccount) -> Table:
-    """Return the table of an account's users; limits and permissions are those that servers apply."""
+    """Return the table of an account's users; limits and permissions are the effective ones."""
     rows = []
     for user in account.users:
         limits = user.effective_limits
@@ -261,7 +259,7 @@ def _add_account_jwt(page: Page, claims: AccountClaims) -> None:
     more.many("Mappings", [safe(text) for text in _mappings(claims)])
     rules = body.default_permissions
     if rules.pub.allow or rules.pub.deny or rules.sub.allow or rules.sub.deny:
-        page.section("Default Permissions").line("Of users that have none of their own")
+        page.section("Default Permissions").line("Of users without their own")
         add_permissions(page, rules.pub, rules.sub)
     shared = page.section("Exports and Imports")
     shared.many(

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 
 def render_found(found: Sequence[Found]) -> Table:
-    """Return a table of the backups below a folder."""
     columns = ("Path", "Form", "Stream", "Messages", "Size", "Created")
     top = _common([one.path for one in found])
     rows = [(_below(top, one.path), *_found_row(one)) for one in found]
@@ -31,7 +30,7 @@ def render_found(found: Sequence[Found]) -> Table:
 
 
 def _common(paths: Sequence[str]) -> str:
-    """Return the common folder of several paths, "" for a single path or where there is none."""
+    """Return the common folder of several paths, "" for a single path or no path."""
     folders = [Path(path).parent for path in paths]
     one_root = len({folder.is_absolute() for folder in folders}) == 1
     return os.path.commonpath(folders) if len(paths) > 1 and one_root else ""
@@ -94,7 +93,6 @@ def render_complete(verdict: Verdict) -> str:
 
 
 def render_outcome(done: AccountOutcome) -> Table:
-    """Return a table of the outcome for each stream of an account."""
     columns = ("Stream", "Result", "Messages", "Size", "Archive", "Remark")
     return render_table("Streams", columns, map(_outcome_row, done.streams), columns[2:5], least=("Archive",))
 
@@ -123,7 +121,6 @@ def render_outcome_line(what: str, done: AccountOutcome) -> str:
 
 
 def render_inspection(found: Inspection) -> Page:
-    """Return a page on the content of a backup."""
     import msgspec
 
     from natsctl.api.stream import StreamInfo
@@ -172,7 +169,6 @@ def _subjects(section: Section, found: Inspection) -> None:
 
 
 def render_info(found: BackupInfo, path: str) -> Page:
-    """Return a page on a backup, as `nats backup info` shows it."""
     import msgspec
 
     from natsctl.api.stream import StreamConfig
@@ -281,7 +277,6 @@ def render_edit(done: EditedBackup, *, dry_run: bool) -> Page:
 
 
 def render_migration(report: MigrationReport) -> Table:
-    """Return a table of the streams of a migration."""
     columns = ("Stream", "Messages", "Size", "First", "Last", "Consumers", "Unacked", "Replicas", "Checksum")
     rows = [
         (

@@ -39,17 +39,14 @@ MAX_VALUE_SHOWN = 40
 
 
 def render_bucket(kind: BucketKind, info: StreamInfoAnswer) -> Page:
-    """Return the page of a bucket of that kind."""
     return render_kv_bucket(info) if kind is KV else render_object_bucket(info)
 
 
 def render_buckets(kind: BucketKind, infos: Iterable[StreamInfo], now_ns: int) -> Table:
-    """Return the table of buckets of that kind, smallest first."""
     return render_kv_buckets(infos, now_ns) if kind is KV else render_object_buckets(infos, now_ns)
 
 
 def render_kv_bucket(info: StreamInfoAnswer) -> Page:
-    """Return the page of a bucket: configuration and state."""
     config, state = info.config, info.state
     page = Page(
         f"Information for Key-Value Store Bucket {safe(KV.bucket_of(config.name))} created {when(info.created)}"
@@ -111,7 +108,6 @@ def _origin(section: Section, label: str, name: str, state: StreamSourceInfo | N
 
 
 def render_kv_buckets(infos: Iterable[StreamInfo], now_ns: int) -> Table:
-    """Return the table of `kv ls`, smallest bucket first."""
     rows = [
         (
             KV.bucket_of(info.config.name),
@@ -128,7 +124,6 @@ def render_kv_buckets(infos: Iterable[StreamInfo], now_ns: int) -> Table:
 
 
 def render_keys(bucket: str, found: Sequence[Entry], *, values: bool) -> Table:
-    """Return the table of `kv ls BUCKET -v`."""
     columns = ["Key", "Created", "Revision", "Length", *(["Value"] if values else [])]
     rows = [
         (
@@ -146,7 +141,6 @@ def render_keys(bucket: str, found: Sequence[Entry], *, values: bool) -> Table:
 
 
 def render_history(bucket: str, key: str, found: Sequence[Entry]) -> Table:
-    """Return the table of `kv history`, oldest first."""
     rows = [
         (
             entry.key,
@@ -163,7 +157,6 @@ def render_history(bucket: str, key: str, found: Sequence[Entry]) -> Table:
 
 
 def render_heading(entry: Entry) -> str:
-    """Return the line above a value."""
     place = f"{entry.bucket} > {entry.key} revision: {entry.revision} created @ {when(entry.created)}"
     if not entry.ttl_ns:
         return safe(place)
@@ -201,7 +194,6 @@ def _text(value: bytes) -> str:
 
 
 def render_object_bucket(info: StreamInfoAnswer) -> Page:
-    """Return the page of a bucket: configuration and state."""
     config, state = info.config, info.state
     name = safe(OBJECTS.bucket_of(config.name))
     page = Page(f"Information for Object Store Bucket {name} created {when(info.created)}")
@@ -227,7 +219,6 @@ def render_object_bucket(info: StreamInfoAnswer) -> Page:
 
 
 def render_object(found: StoredObject) -> Page:
-    """Return the page of an object."""
     page = Page(f"Object information for {safe(found.bucket)} > {safe(found.name)}")
     section = page.section()
     section.maybe("Description", safe(str(found.raw.get("description") or "")))
@@ -263,7 +254,6 @@ def _link(link: dict[str, str]) -> str:
 
 
 def render_object_buckets(infos: Iterable[StreamInfo], now_ns: int) -> Table:
-    """Return the table of `object ls`, smallest bucket first."""
     rows = [
         (
             OBJECTS.bucket_of(info.config.name),
@@ -279,7 +269,6 @@ def render_object_buckets(infos: Iterable[StreamInfo], now_ns: int) -> Table:
 
 
 def render_objects(bucket: str, found: Sequence[StoredObject]) -> Table:
-    """Return the table of `object ls BUCKET`."""
     rows = [
         (
             one.name,

@@ -26,10 +26,10 @@ DURATIONS = frozenset(
         "backoff",
     )
 )
-"""Fields whose numbers are nanoseconds."""
+"""Fields with numbers in nanoseconds."""
 
 SIZES = frozenset(("max_bytes", "max_msg_size"))
-"""Fields whose numbers are bytes."""
+"""Fields with numbers in bytes."""
 
 LABELS = {
     "ack_policy": "Ack Policy",
@@ -83,11 +83,11 @@ LABELS = {
 }
 """Labels of fields on the pages of streams and consumers."""
 PROSE = frozenset(("description",))
-"""Fields with text of the user's own, which is quoted beside a label."""
+"""Fields with the user's text, quoted after a label."""
 
 
 class Change(NamedTuple):
-    """One field that differs; None stands for a field that is absent on that side."""
+    """One field that differs; None means that the field is absent on that side."""
 
     path: str
     old: object
@@ -119,7 +119,7 @@ def _mapping(value: object) -> Mapping[str, object]:
 
 
 def not_taken(asked: Mapping[str, object], got: Mapping[str, object], *, emptied: bool = False) -> list[Change]:
-    """Return every requested field that the server's answer has with another value, which is `new`.
+    """Return every requested field that the server's answer has with another value, `new`.
 
     Empty and zero values request the server's default, unless `emptied` is set: then they request none.
     """
@@ -180,7 +180,7 @@ def render_change(change: Change) -> str:
 
 
 def render_labelled(change: Change) -> str:
-    """Return one line: `Label (field): old → new`, without the label if the pages have none."""
+    """Return one line: `Label (field): old → new`, without a label if the pages show none."""
     label = LABELS.get(change.path)
     if label is None:
         return render_change(change)
@@ -190,7 +190,6 @@ def render_labelled(change: Change) -> str:
 
 
 def render_field(name: str, value: object) -> str:
-    """Return one field as it is: `field: value`."""
     return f"{safe(name)}: {_value(name, value)}"
 
 

@@ -37,7 +37,6 @@ POLICIES = {
 
 
 def render_consumer(info: ConsumerInfo, now_ns: int) -> Page:
-    """Return the page of a consumer: configuration, then state."""
     page = Page(f"Information for Consumer {_title(info)} created {when(info.created)}")
     section = page.section("Configuration")
     _identity(section, info)
@@ -51,7 +50,6 @@ def render_consumer(info: ConsumerInfo, now_ns: int) -> Page:
 
 
 def render_consumer_state(info: ConsumerInfo, now_ns: int) -> Page:
-    """Return a consumer's state only."""
     page = Page(f"State for Consumer {_title(info)} created {when(info.created)}")
     render_cluster(page, info.cluster, info.ts or "", "Raft Group")
     _state(page.section("State"), info, now_ns)
@@ -88,7 +86,6 @@ def _delivery(section: Section, config: ConsumerConfig) -> None:
 
 
 def policy(value: str) -> str:
-    """Return the display name of a policy."""
     return POLICIES.get(value, value)
 
 
@@ -170,11 +167,10 @@ LONGEST_BAR = 20
 
 
 Row = Any
-"""An answer whose `value` is a consumer's information."""
+"""An answer with a consumer's information."""
 
 
 def consumer_columns(now_ns: int) -> list[Column[Row]]:
-    """Return the columns of lists."""
     return [
         Column("Name", lambda row: row.value.name),
         Column("Description", lambda row: row.value.config.description, spare=2),
@@ -194,7 +190,6 @@ def consumer_columns(now_ns: int) -> list[Column[Row]]:
 
 
 def report_columns(raw: bool) -> list[Column[Row]]:
-    """Return the columns of reports; `raw` shows plain numbers."""
     figure: Callable[[int], str] = str if raw else count
     length: Callable[[int], str] = str if raw else duration
     return [
@@ -221,7 +216,6 @@ def report_columns(raw: bool) -> list[Column[Row]]:
 def render_report(
     found: LiveProgress, shown: Sequence[Column[Row]], order: Callable[[Sequence[Row]], list[Row]], now_ns: int
 ) -> Table:
-    """Return the report on a stream's consumers, with the totals below it."""
     rows = order(found.infos)
     columns = [_with_share(column, found.messages) if column.title == "Unprocessed" else column for column in shown]
     title = f"Consumer report for {found.stream} with {plural(len(rows), 'consumer')}"
@@ -238,7 +232,7 @@ def render_report(
 
 
 def _with_share(column: Column[Row], messages: int) -> Column[Row]:
-    """Return the column with its share of the stream's messages, also where a filter selects some of them."""
+    """Return the column with its share of the stream's messages, even if a filter selects some of them."""
 
     def cell(row: Row) -> str:
         info = row.value
@@ -250,7 +244,6 @@ def _with_share(column: Column[Row], messages: int) -> Column[Row]:
 
 
 def render_leaders(led: Sequence[tuple[str, str, int]]) -> Table:
-    """Return the number of consumers that each server leads."""
     most = max((number for _, _, number in led), default=1)
     rows = [
         (server, cluster, count(number), BAR * max(1, round(LONGEST_BAR * number / most)))
@@ -260,7 +253,6 @@ def render_leaders(led: Sequence[tuple[str, str, int]]) -> Table:
 
 
 def mode(info: ConsumerInfo) -> str:
-    """Return its kind of delivery."""
     return "Push" if info.config.deliver_subject else "Pull"
 
 
@@ -270,7 +262,6 @@ def filters(info: ConsumerInfo) -> list[str]:
 
 
 def level(info: ConsumerInfo) -> str:
-    """Return the API level that its configuration needs."""
     return (info.config.metadata or {}).get(REQUIRED_LEVEL_KEY, "")
 
 
@@ -307,8 +298,6 @@ def _level() -> tuple[Callable[[Row], str], Callable[[Row], Any]]:
 
 
 def _age(field: Callable[[ConsumerInfo], str | None], now_ns: int) -> tuple[Callable[[Row], str], Callable[[Row], Any]]:
-    """Return a sort key with the newest first."""
-
     def order(row: Row) -> int:
         moment = field(row.value)
         return -(ZERO_NS if moment is None or is_zero(moment) else parse_time(moment))

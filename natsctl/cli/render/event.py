@@ -212,7 +212,6 @@ _TIMES = frozenset(("start", "end", "pause_until"))
 
 
 def parse_event(payload: bytes) -> dict[str, Any] | None:
-    """Return the event as an object, or None if it is none."""
     try:
         event = json.loads(payload)
     except ValueError:
@@ -258,7 +257,6 @@ def render_short(subject: str, payload: bytes, now_ns: int) -> str:
 
 
 def cloud_event(event: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the event in a CloudEvents 1.0 envelope, as the nats tool writes it."""
     kind = str(event.get("type", ""))
     parts = kind.removeprefix(TYPE_PREFIX).split(".")
     schema = "/".join(parts) + ".json"
@@ -275,7 +273,6 @@ def cloud_event(event: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def kind_of(event: Mapping[str, Any]) -> Kind | None:
-    """Return the presentation of events of that type."""
     return KINDS.get(str(event.get("type", "")).removeprefix(TYPE_PREFIX))
 
 
@@ -315,7 +312,6 @@ def _filled(text: str, event: Mapping[str, Any], change: Callable[[str], str] = 
 
 
 def _fact(event: Mapping[str, Any], path: str) -> str:
-    """Return a fact of the event in words, "" for none."""
     value: Any = event
     for key in path.split("."):
         value = value.get(key) if isinstance(value, dict) else None

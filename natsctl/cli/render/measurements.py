@@ -48,7 +48,6 @@ def render_bins(bins: Sequence[tuple[int, int]], columns: int) -> list[str]:
 
 
 def render_latency(report: LatencyReport, columns: int) -> Page:
-    """Return the page of a latency test; `columns` is the maximum width of its histogram."""
     page = Page("Latency")
     top = page.section()
     top.row("Published to", f"{safe(report.server_a_name)} at {safe(report.server_a)} (rtt {fine(report.rtt_a_ns)})")
@@ -80,7 +79,6 @@ _SPREAD = (
 
 
 def render_report(report: Report) -> Page:
-    """Return the page of a benchmark: the figures of all clients together."""
     page = Page(f"{KINDS[report.benchmark].title} benchmark")
     top = page.section()
     top.maybe("Subject", safe(report.subject))
@@ -104,7 +102,7 @@ def rate(part: Part) -> str:
 
 
 def render_clients(report: Report) -> Table:
-    """Return a row for each client, times where they were measured."""
+    """Return a row for each client, times if they were measured."""
     columns = ["Client", "Messages", "Messages/s", "Bytes/s"]
     timed = report.total.latency is not None
     if timed:
@@ -138,7 +136,7 @@ def rendered_trips(found: Sequence[Trips]) -> Iterator[str]:
 
 
 def _shown(trip: Trip) -> str:
-    """Return the mean with the shortest and the longest, or a remark that there was none."""
+    """Return the mean with the shortest and the longest, or a remark that nothing was measured."""
     if trip.error:
         return "failed"
     return f"{fine(trip.rtt)} (shortest {fine(trip.min)}, longest {fine(trip.max)})"

@@ -38,7 +38,7 @@ class Received(NamedTuple):
 
 
 def _direct(headers: dict[str, str]) -> AckSubject | None:
-    """Return the position of a message by the headers of a direct get, which have no consumer."""
+    """Return the position of a message by the headers of a direct get, without a consumer."""
     try:
         seq, ts_ns = int(headers["Nats-Sequence"]), parse_time(headers["Nats-Time-Stamp"])
         from natsctl.api.acks import AckSubject
@@ -79,7 +79,6 @@ def render_next(message: Received) -> str:
 
 
 def render_headers(headers: Sequence[tuple[str, str]]) -> list[str]:
-    """Return one `Key: value` line for each header."""
     return [f"{safe(key)}: {safe(value)}" for key, value in headers]
 
 
@@ -143,7 +142,6 @@ def _text(token: bytes) -> str:
 
 
 def render_ack(ack: PubAck) -> str:
-    """Return the properties of a message stored in a stream."""
     parts = [f"Stored in Stream: {safe(ack.stream)}", f"Sequence: {ack.seq}"]
     if ack.batch:
         parts.append(f"Batch: {plural(ack.count, 'message')}")
@@ -157,7 +155,6 @@ def render_ack(ack: PubAck) -> str:
 
 
 def render_rtt(ns: int) -> str:
-    """Return the time until an answer."""
     return f"Received with rtt {duration(ns)}"
 
 
@@ -196,7 +193,6 @@ def _server(report: TraceReport, indent: str, began_ns: int, stamped: bool) -> I
 
 
 def _event(event: dict[str, Any]) -> str:
-    """Return the line of one event."""
     kind = str(event.get("type", ""))
     failed = f"  {ERROR} {safe(str(event['error']))}" if event.get("error") else ""
     write = _EVENTS.get(kind)

@@ -1,4 +1,4 @@
-"""Information pages: a heading, sections, and rows whose labels end in one column.
+"""Information pages: a heading, sections, and rows with labels that end in one column.
 
 Pages are plain text, so that no terminal library is imported for them; the same page serves a pipe (never wrapped) and
 a terminal of any width (values wrapped and indented).
@@ -37,7 +37,6 @@ class Section:
         self.lines.append(text)
 
     def row(self, label: str, value: str) -> None:
-        """Add a row."""
         self.rows.append((label, value))
 
     def maybe(self, label: str, value: str) -> None:

@@ -72,7 +72,6 @@ def indented(texts: Sequence[str] | Iterator[str], width: int | None) -> Iterato
 
 
 def _fields(change: Change) -> Iterator[str]:
-    """Yield the fields that an asset will have, or how it differs."""
     if change.action is Action.CREATE:
         config = without_labels(change.config or {})
         shown = [fields.render_field(name, value) for name, value in config.items() if _is_shown(name, value)]
@@ -181,7 +180,7 @@ def _failure(what: str, error: Failure) -> str:
 
 
 def render_losses(plan: Plan) -> str:
-    """Return what a plan removes and replaces: `delete 2 assets with 1,234 messages, replace 1 asset`."""
+    """Return the removals and replacements of a plan: `delete 2 assets with 1,234 messages, replace 1 asset`."""
     parts = []
     for action in (Action.DELETE, Action.REPLACE):
         found = [change for change in plan.changes if change.action is action]
@@ -201,7 +200,6 @@ def render_losses(plan: Plan) -> str:
 
 
 def render_summary(outcome: Outcome) -> str:
-    """Return the number of assets by outcome, in one line."""
     counts = outcome.summary
     said = [f"{count(number)} {name}" for name in _OUTCOMES if (number := getattr(counts, name))]
     if not outcome.results:

@@ -1,4 +1,4 @@
-"""Series of numbers as plots of characters, for views that are redrawn; lines follow from the values alone."""
+"""Series of numbers as plots of characters, for views that are redrawn; lines depend only on the values."""
 
 from __future__ import annotations
 
@@ -48,7 +48,6 @@ class Series:
         self.values: deque[float] = deque(maxlen=MAX_KEPT)
 
     def add(self, value: float) -> None:
-        """Add the newest value."""
         self.values.append(value)
 
 
@@ -70,7 +69,7 @@ class Rate(Series):
 def plot_lines(values: Sequence[float], width: int, height: int, unit: Unit = counted) -> list[str]:
     """Return `height` lines of at most `width` columns: the newest values as bars, with the scale on the left.
 
-    The scale begins at the smallest value unless that is near 0 beside the largest, so that changes are visible.
+    The scale begins at the smallest value unless that is near 0 compared with the largest, so that changes are visible.
     """
     top, bottom = _scale(values)
     labels = [unit(top), *[""] * max(0, height - 2), unit(bottom)][-height:]

@@ -25,17 +25,16 @@ Value = Callable[[Row], Any]
 
 
 def text(*path: str) -> Value:
-    """Return a cell with the text of a field, which may lie in another one."""
+    """Return a cell with the text of a field or nested field."""
     return lambda row: safe(str(_at(row, path) or ""))
 
 
 def number(*path: str) -> Value:
-    """Return the number in a field, 0 where it is absent."""
+    """Return the number in a field, 0 if it is absent."""
     return lambda row: int(_at(row, path) or 0)
 
 
 def span(*path: str) -> Value:
-    """Return the length of time in a field, in nanoseconds."""
     return lambda row: span_ns(_at(row, path))
 
 
@@ -47,19 +46,16 @@ def _at(row: Row, path: Sequence[str]) -> Any:
 
 
 def counted(title: str, *path: str, wide: bool = False, spare: int = 0) -> Column[Row]:
-    """Return a column of counts."""
     value = number(*path)
     return Column(title, lambda row: count(value(row)), value, wide, spare)
 
 
 def sized(title: str, *path: str, wide: bool = False) -> Column[Row]:
-    """Return a column of sizes."""
     value = number(*path)
     return Column(title, lambda row: format_size(value(row)), value, wide)
 
 
 def spanned(title: str, *path: str, wide: bool = False) -> Column[Row]:
-    """Return a column of lengths of time."""
     value = span(*path)
     return Column(title, lambda row: duration(value(row)), value, wide)
 
@@ -184,12 +180,10 @@ def render_use(
 
 
 def healthy(answer: ServerAnswer) -> bool:
-    """Return whether a server reports itself as healthy."""
     return answer.data.get("status") == "ok" or int(answer.data.get("status_code") or 0) == 200
 
 
 def render_health(answers: ServerAnswers, width: int | None) -> list[RenderableType]:
-    """Return every server with its state and its reported faults."""
     rows = [
         {
             "name": one.name,
@@ -400,7 +394,6 @@ def consumer_row(one: ConsumerReplica, leader: ConsumerReplica | None) -> list[s
 
 
 def _node(one: Replica) -> str:
-    """Return the server's name, with a star for the leader."""
     return f"{one.server}*" if one.leads else one.server
 
 
@@ -428,7 +421,6 @@ STATISTICS: tuple[Column[Row], ...] = (
 
 
 def render_statistics(rows: Sequence[Row], width: int | None, words: str | None, wide: bool) -> list[RenderableType]:
-    """Return one line per server, and the totals."""
     totals = {
         "Server": plural(len(rows), "server"),
         "Connections": summed(rows, number("conns"), count),
@@ -449,7 +441,6 @@ def _number(field: str) -> Any:
 
 
 def uptime_ns(one: ServerAnswer) -> int:
-    """Return the uptime of the server."""
     start = one.data.get("start")
     return max(0, time.time_ns() - parse_time(str(start))) if start else 0
 
@@ -487,7 +478,7 @@ CLUSTERS: tuple[Column[Row], ...] = (
 def render_census(
     census: ServerAnswers, rows: Sequence[ServerAnswer], width: int | None, columns: str | None, wide: bool
 ) -> list[RenderableType]:
-    """Return the table of servers in the order of `rows`, and that of clusters if there is one."""
+    """Return the table of servers in the order of `rows`, and the table of clusters if they have any."""
     totals = {
         "Name": plural(len(rows), "server"),
         "JS": str(sum(bool(one.server.get("jetstream")) for one in rows)),

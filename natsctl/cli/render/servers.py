@@ -24,7 +24,6 @@ Varz = Mapping[str, Any]
 
 
 def render_server(answer: ServerAnswer) -> Page:
-    """Return the page of a server's VARZ answer."""
     varz = answer.data
     page = Page(f"Server information for {safe(answer.name)} ({safe(answer.id)})")
     _process(page.section("Process Details"), varz)
@@ -187,7 +186,6 @@ Detail = Mapping[str, Any]
 
 
 def render_account_detail(detail: Detail, server: str) -> Page:
-    """Return the page of an account's details, as that server has them."""
     name, tag = str(detail.get("account_name") or ""), str(detail.get("name_tag") or "")
     page = Page(f"Account information for account {safe(name)} on {safe(server)}")
     section = page.section("Details")
@@ -316,7 +314,6 @@ def _label(text: str) -> str:
 
 
 def tables(check: MonitoringCheck) -> list[RenderableType]:
-    """Return tables of the findings and the measurements."""
     from rich.text import Text
 
     parts: list[RenderableType] = [Text(safe(f"{check.name}: {check.status.name}"), style="bold")]

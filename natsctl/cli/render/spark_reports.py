@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def event_line(event: Event) -> str:
-    """Return `21:04:05 orders COMPLETED, ORDERS +1,234`, with a failure behind it."""
+    """Return `21:04:05 orders COMPLETED, ORDERS +1,234`, followed by a failure."""
     what = f"{event.flow} {event.state}" if event.flow else event.message
     read = "".join(f", {name} +{count(number)}" for name, number in event.read.items())
     failure = f": {event.error}" if event.error else ""
@@ -49,7 +49,6 @@ def render_status(status: Status) -> Table:
 
 
 def render_known(pipelines: Sequence[Known]) -> Table:
-    """Return a row for each pipeline."""
     rows = [(one.pipeline, one.state, str(one.pid or ""), _ago(one.updated), one.folder) for one in pipelines]
     return render_table("Pipelines", ("Name", "State", "Process", "Updated", "Folder"), rows, ("Process",))
 
@@ -99,7 +98,6 @@ _SIGNS = {"good": "", "warning": "! ", "wrong": "✗ "}
 
 
 def render_checkup(found: Checkup) -> Page:
-    """Return a row for each finding, with its remedy below."""
     page = Page("Spark is ready" if found.ready else "Spark cannot start")
     rows = page.section()
     for one in found.findings:
@@ -110,7 +108,6 @@ def render_checkup(found: Checkup) -> Page:
 
 
 def render_warm(done: WarmStart) -> Page:
-    """Return a line about the archive and its effect."""
     page = Page("Spark starts quickly" if done.made else "Spark starts quickly already")
     rows = page.section()
     rows.row("Archive", safe(done.archive))
@@ -119,7 +116,6 @@ def render_warm(done: WarmStart) -> Page:
 
 
 def render_server(server: SparkServer) -> Page:
-    """Return the state of the server in the background."""
     page = Page("Spark is running in the background" if server.running else "Spark is not running in the background")
     rows = page.section()
     rows.maybe("Process", str(server.pid or ""))
@@ -138,7 +134,6 @@ LONGEST_CELL = 1000
 
 
 def render_result(result: Result) -> Table:
-    """Return the rows as a table below their number."""
     from natsctl.spark.sql_queries import shown, unique
 
     columns = unique(result.columns)
@@ -170,7 +165,6 @@ _MORE = "-j or --html shows them"
 
 
 def deep_page(report: DeepReport) -> Page:
-    """Return the single figures of the report."""
     page = Page(f"Messages of Stream {safe(report.stream)}")
     section = page.section()
     section.row("Messages", count(report.messages))

@@ -47,7 +47,6 @@ RETENTION = {"limits": "Limits", "interest": "Interest", "workqueue": "WorkQueue
 
 
 def render_stream(info: AnyStreamInfo) -> Page:
-    """Return the page of a stream: configuration, then state."""
     config = info.config
     page = Page(f"Information for Stream {safe(config.name)} created {when(info.created)}")
     _identity(page.section(), config)
@@ -65,7 +64,6 @@ def render_stream(info: AnyStreamInfo) -> Page:
 
 
 def render_template(info: StreamTemplateInfo) -> Page:
-    """Return a stream template: the configuration of its streams, and the created ones."""
     config = info.config.config
     page = Page(f"Information for Stream Template {safe(info.config.name)}")
     section = page.section("Configuration")
@@ -81,7 +79,6 @@ def render_template(info: StreamTemplateInfo) -> Page:
 
 
 def render_stream_state(info: AnyStreamInfo) -> Page:
-    """Return a stream's state only."""
     page = Page(f"State for Stream {safe(info.config.name)} created {when(info.created)}")
     render_cluster(page, info.cluster, info.ts, config=info.config)
     _state(page.section("State"), info)
@@ -189,7 +186,7 @@ def render_cluster(
 
     `group` is the label of its Raft group; `config` is of a stream, for the settings that a move changes.
 
-    A standalone server names itself as the leader of no cluster, which is in the page's fields only.
+    A standalone server names itself as the leader of no cluster; only the page's fields show it.
     """
     if cluster is None:
         return
@@ -353,8 +350,6 @@ def stream_rows(infos: Iterable[StreamInfo], absent: Mapping[str, str], now_ns: 
 def _number(
     title: str, value: Callable[[StreamInfo], int], show: Callable[[int], str] = count, **kind: Any
 ) -> Column[Row]:
-    """Return a column of numbers, empty for a missing stream."""
-
     def cell(row: Row) -> str:
         if row.status:
             return ""
@@ -394,7 +389,7 @@ def _placement(info: StreamInfo) -> str:
 
 
 def replicas(cluster: ClusterInfo | None) -> str:
-    """Return `n1*, n2, n3!`: the leader with a star, a replica that lags behind with an exclamation mark."""
+    """Return `n1*, n2, n3!`: the leader with a star, a lagging replica with an exclamation mark."""
     if cluster is None:
         return ""
     peers = [f"{peer.name}{'' if peer.current and not peer.offline else '!'}" for peer in cluster.replicas or ()]
@@ -507,7 +502,6 @@ class Flow(NamedTuple):
 
 
 def flows(infos: Iterable[StreamInfo]) -> list[Flow]:
-    """Yield every copy between streams."""
     found = []
     for info in infos:
         if info.config.mirror is not None:
@@ -523,7 +517,6 @@ def flows(infos: Iterable[StreamInfo]) -> list[Flow]:
 
 
 def render_replication(found: Sequence[Flow], *, raw: bool) -> Table:
-    """Return the table of mirrors and sources."""
     rows = [
         (
             flow.stream,
@@ -567,14 +560,12 @@ def leaders_of(infos: Iterable[StreamInfo]) -> list[tuple[str, str, int]]:
 
 
 def render_leaders(found: Sequence[tuple[str, str, int]]) -> Table:
-    """Return the table of the streams that each server leads."""
     most = max((number for *_, number in found), default=0) or 1
     rows = [(server, cluster, count(number), "*" * -(-10 * number // most)) for server, cluster, number in found]
     return render_table("RAFT Leader Report", ("Server", "Cluster", "Streams", "Distribution"), rows, ("Streams",))
 
 
 def dot_graph(found: Sequence[Flow], names: Iterable[str]) -> str:
-    """Return the copies between streams, for GraphViz."""
     nodes = dict.fromkeys([*names, *(flow.config.name for flow in found)])
     numbers = {name: f"n{at}" for at, name in enumerate(nodes, 1)}
     lines = ["digraph streams {", '\tlabel="Stream replication";', '\tnode [shape="box"];']

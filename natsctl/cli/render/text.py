@@ -56,17 +56,14 @@ def limit(number: int) -> str:
 
 
 def size_limit(number: int) -> str:
-    """Return a limit in bytes, or the word for none."""
     return "unlimited" if number <= 0 else format_size(number)
 
 
 def yes(value: bool) -> str:
-    """Return `true` or `false`."""
     return "true" if value else "false"
 
 
 def listed(items: list[str] | tuple[str, ...] | None) -> str:
-    """Return names in one line, each escaped."""
     return ", ".join(safe(item) for item in items or ())
 
 
@@ -100,7 +97,6 @@ def duration(ns: int) -> str:
 
 
 def age_limit(ns: int) -> str:
-    """Return a maximum age, or the word for none."""
     return "unlimited" if ns <= 0 else duration(ns)
 
 
@@ -148,13 +144,12 @@ _JOINTS: Final = (r"[,;]", r"(?<![:/])[/|&?](?!/)", r"[.=@](?!\d)", r"[_-]", r":
 """Characters after which a list, path, name or subject may be broken, the best first."""
 
 _WHOLE: Final = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?: [+-]\d\d:\d\d)?|\d (?:B|[KMGTPE]iB)\b"
-"""Times and sizes, which are not broken."""
+"""Times and sizes; they are not broken."""
 _TIED: Final = "\0"
-"""Placeholder for a blank at which a line is not broken; escaped text never has it."""
+"""Placeholder for a blank that does not break a line; escaped text never has it."""
 
 
 def length(text: str) -> int:
-    """Return the number of terminal columns of a text."""
     if text.isascii():
         return len(text)
     from rich.cells import cell_len

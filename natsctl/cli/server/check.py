@@ -28,7 +28,19 @@ from natsctl.cli.framework.flags import (
 from natsctl.cli.framework.parameters import ExitError, Option
 from natsctl.cli.framework.session import Session
 from natsctl.cli.framework.verbs import Verb
-from natsctl.client.checks import MonitoringCheck
+from natsctl.client.checks import (
+    MonitoringCheck,
+    check_connection,
+    check_consumer,
+    check_credential,
+    check_jetstream,
+    check_kv,
+    check_message,
+    check_meta,
+    check_request,
+    check_server,
+    check_stream,
+)
 from natsctl.client.received import UNUSABLE
 
 if TYPE_CHECKING:
@@ -55,7 +67,6 @@ OUT = (
 
 
 def flags(kind: Kind, *names: tuple[str, str], default: str = "") -> tuple[Flag, ...]:
-    """Return a flag for each pair of name and help."""
     return tuple(Flag(f"--{name}", kind, name, help, default=default) for name, help in names)
 
 
@@ -78,13 +89,13 @@ CONNECTION = thresholds(
     ("req", "this long for a message to itself [500ms, 1s]"),
 )
 STREAM = (
-    *flags(WHOLE, ("lag-critical", "critical when the mirror or a source is this many messages behind")),
+    *flags(WHOLE, ("lag-critical", "critical when the mirror or a source is late by this many messages")),
     *flags(DURATION, ("seen-critical", "critical when the mirror or a source was not seen for this long")),
     *flags(WHOLE, ("min-sources", "minimum number of sources"), ("max-sources", "maximum number of sources")),
     *flags(
         WHOLE,
         ("peer-expect", "expected number of peers"),
-        ("peer-lag-critical", "critical when a peer is this many operations behind"),
+        ("peer-lag-critical", "critical when a peer is late by this many operations"),
     ),
     *flags(DURATION, ("peer-seen-critical", "critical when a peer was not seen for this long")),
     *thresholds(
@@ -115,7 +126,7 @@ MESSAGE = (
     *flags(SWITCH, ("body-timestamp", "compute the age from the body, a Unix time")),
 )
 META = (
-    *flags(WHOLE, ("lag-critical", "critical when a server is this many operations behind")),
+    *flags(WHOLE, ("lag-critical", "critical when a server is late by this many operations")),
     *flags(DURATION, ("seen-critical", "critical when a server was not seen for this long")),
 )
 REQUEST = (
@@ -132,7 +143,7 @@ JETSTREAM = (
     *thresholds(PERCENT, ("consumers", "this many consumers, in percent of the limit")),
     *flags(SWITCH, ("replicas", "check the replicas of every stream"), default="on"),
     *flags(DURATION, ("replica-seen-critical", "critical when a replica was not seen for this long"), default="5s"),
-    *flags(WHOLE, ("replica-lag-critical", "critical when a replica is this many operations behind"), default="200"),
+    *flags(WHOLE, ("replica-lag-critical", "critical when a replica is late by this many operations"), default="200"),
 )
 SERVER = (
     *flags(TEXT, ("name", "name or id of the server [the one connected to]")),
@@ -234,7 +245,6 @@ def _line_of(failure: NatsctlError) -> str:
 
 
 def limits_of(given: Given, suite: str) -> dict[str, Any]:
-    """Return the given thresholds over the defaults."""
     out = {flag.name for flag in OUT}
     return {
         **DEFAULTS.get(suite, {}),
@@ -243,7 +253,6 @@ def limits_of(given: Given, suite: str) -> dict[str, Any]:
 
 
 def readers(table: tuple[Flag, ...]) -> dict[str, Callable[[str], Any]]:
-    """Return the parsers of thresholds in metadata, by name."""
     return {flag.name.removeprefix("--"): _true if flag.kind.switch else flag.read for flag in table}
 
 
@@ -296,7 +305,7 @@ def _replace(path: Path, text: str) -> None:
         raise UsageError(f"--outfile: {path}: {failure.strerror}") from failure
 
 
-Stream = Annotated[str, Option("--stream", metavar="STREAM", help="the stream")]
+Stream = Annotated[str, Option("--stream", metavar="STREAM", help="name of the stream")]
 
 
 @flagged((*STREAM, *OUT))
@@ -305,8 +314,6 @@ def stream(session: Session, given: Given, stream: Stream, json: Json = False) -
 
     Thresholds may also be set in the stream's metadata, as io.nats.monitor.msgs-warn and so on.
     """
-    from natsctl.client.checks import check_stream
-
     read = readers(STREAM)
     run_check(
         session,
@@ -329,8 +336,6 @@ def consumer(
 
     Thresholds may also be set in the consumer's metadata, as io.nats.monitor.waiting-critical and so on.
     """
-    from natsctl.client.checks import check_consumer
-
     read = readers(CONSUMER)
     check = MonitoringCheck("consumer", f"{stream}_{consumer}")
     run_check(
@@ -345,8 +350,6 @@ def consumer(
 @flagged((*MESSAGE, *OUT))
 def message(session: Session, given: Given, stream: Stream, json: Json = False) -> None:
     """Check the newest message of a stream or of a subject: its age and body."""
-    from natsctl.client.checks import check_message
-
     check = MonitoringCheck("message", "Stream Message")
     run_check(session, given, json, check, lambda manager, check, limits: check_message(manager, check, stream, limits))
 
@@ -354,8 +357,6 @@ def message(session: Session, given: Given, stream: Stream, json: Json = False) 
 @flagged((*JETSTREAM, *OUT))
 def jetstream(session: Session, given: Given, json: Json = False) -> None:
     """Check the account's use of its JetStream limits, and the replicas of its streams."""
-    from natsctl.client.checks import check_jetstream
-
     run_check(session, given, json, MonitoringCheck("jetstream", "JetStream"), check_jetstream)
 
 
@@ -363,12 +364,10 @@ def jetstream(session: Session, given: Given, json: Json = False) -> None:
 def kv(
     session: Session,
     given: Given,
-    bucket: Annotated[str, Option("--bucket", metavar="BUCKET", help="the bucket")],
+    bucket: Annotated[str, Option("--bucket", metavar="BUCKET", help="name of the bucket")],
     json: Json = False,
 ) -> None:
     """Check a key-value bucket: that it exists, the number of its values, a key."""
-    from natsctl.client.checks import check_kv
-
     check = MonitoringCheck("kv", bucket)
     run_check(session, given, json, check, lambda manager, check, limits: check_kv(manager, check, bucket, limits))
 
@@ -376,8 +375,6 @@ def kv(
 @flagged((*CONNECTION, *OUT))
 def connection(session: Session, given: Given, json: Json = False) -> None:
     """Check that the server accepts connections, and how quickly it answers."""
-    from natsctl.client.checks import check_connection
-
     _import_client()
     begin_s = time.perf_counter()
     run_check(
@@ -391,9 +388,7 @@ def connection(session: Session, given: Given, json: Json = False) -> None:
 
 @flagged((*SERVER, *OUT))
 def server(session: Session, given: Given, json: Json = False) -> None:
-    """Check a server: uptime, load, certificates, and what is required of it."""
-    from natsctl.client.checks import check_server
-
+    """Check a server: uptime, load, certificates, and required features."""
     run_check(session, given, json, MonitoringCheck("server", given.get("--name", "server")), check_server)
 
 
@@ -405,8 +400,6 @@ def meta(
     json: Json = False,
 ) -> None:
     """Check the meta group of a JetStream cluster."""
-    from natsctl.client.checks import check_meta
-
     check = MonitoringCheck("meta", "JetStream Meta Cluster")
     run_check(
         session,
@@ -425,8 +418,6 @@ def request(
     json: Json = False,
 ) -> None:
     """Check that a service answers a request, how quickly, and with what."""
-    from natsctl.client.checks import check_request
-
     run_check(session, given, json, MonitoringCheck("request", subject), check_request)
 
 
@@ -438,7 +429,6 @@ def credential(
     json: Json = False,
 ) -> None:
     """Check how long a credentials file is still valid, without a server."""
-    from natsctl.client.checks import check_credential
     from natsctl.client.settings import jwt_in, resolve_file
 
     check = MonitoringCheck("credential", "Credential")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 
 from natsctl.api.errors import NatsctlError, UsageError
+from natsctl.api.subjects import is_valid_subject
 from natsctl.api.units import plural
 from natsctl.cli.framework import output
 from natsctl.cli.framework.consent import confirmed
@@ -62,7 +63,7 @@ def mappings(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Check a subject mapping and show what it makes of subjects; asks no server."""
+    """Check a subject mapping and show the mapped subjects; asks no server."""
     from natsctl.api.subject_transform import SubjectMapping, TransformError, check_mapping
 
     try:
@@ -86,8 +87,6 @@ def mappings(
 
 
 def _literal(subjects: list[str] | tuple[str, ...]) -> list[str]:
-    from natsctl.api.subjects import is_valid_subject
-
     for subject in subjects:
         if not is_valid_subject(subject) or any(token in ("*", ">") for token in subject.split(".")):
             raise UsageError(f"SUBJECT: {subject!r} is not a subject that a message can have")
@@ -95,13 +94,13 @@ def _literal(subjects: list[str] | tuple[str, ...]) -> list[str]:
 
 
 def _try_on(mapping: object) -> None:
-    """Ask for subjects and show what they are mapped to, until an empty one."""
+    """Ask for subjects and show the mapped ones, until an empty one."""
     from natsctl.api.subject_transform import SubjectMapping
     from natsctl.cli.framework.prompts import Question, prompt
 
     if not isinstance(mapping, SubjectMapping):
         return
-    while subject := str(prompt(Question("Subject", "A subject to map; enter alone ends. Given as SUBJECT"))):
+    while subject := str(prompt(Question("Subject", "A subject to map; an empty one ends. Given as SUBJECT"))):
         to = mapping.apply(subject.encode())
         output.emit("no match" if to is None else safe(to.decode()))
 
@@ -180,7 +179,7 @@ def repair(
     account: Annotated[str, Option("--account", metavar="NAME", help="the account of the streams")] = "$G",
     config: Annotated[
         Path | None,
-        Option("--config", metavar="FILE", help="JSON configuration to use where it is lost"),
+        Option("--config", metavar="FILE", help="JSON configuration to use if it is lost"),
     ] = None,
     server_config: Annotated[
         Path | None,
@@ -189,11 +188,11 @@ def repair(
     force: Force = False,
     json: Json = False,
 ) -> None:
-    """Show the streams of a stopped server that it refuses to serve, or make streams of what can be read of them.
+    """Show the streams of a stopped server that it refuses to serve, or make streams of their readable parts.
 
-    A stream is refused where files are damaged, missing, older than what was synced, or another stream's. Putting
+    A stream is refused where files are damaged, missing, older than the synced data, or another stream's. Putting
     the right file back loses nothing. A repair gives up what cannot be read: messages keep their sequences and times,
-    consumers are as they were in what is left of the journal, and the old folder is moved aside below refused/.
+    consumers are as they were in the rest of the journal, and the old folder is moved aside below refused/.
     `natsctl stream rm` on the running server gives a stream up altogether and frees its name.
     """
     from natsctl.server.storage import refused_streams, repair_streams

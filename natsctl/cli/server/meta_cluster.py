@@ -29,8 +29,16 @@ from natsctl.cli.framework.parameters import Argument, Option
 from natsctl.cli.framework.session import Session
 from natsctl.cli.framework.verbs import Verb
 from natsctl.cli.leadership import announce_leader, announce_step_down
-from natsctl.cli.render.text import safe
-from natsctl.client.system.cluster import ClusterMember
+from natsctl.cli.render.text import safe, yes
+from natsctl.client.system.cluster import (
+    ClusterMember,
+    PeerNotFoundError,
+    find_peer,
+    hosted,
+    meta_group,
+    plan_moves,
+    send_away,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,7 +69,6 @@ def balance(
     json: Json = False,
 ) -> None:
     """Disconnect clients from servers that have more connections than others, so that they reconnect elsewhere."""
-    from natsctl.client.system.cluster import plan_moves
     from natsctl.client.system.system_account import ServerScope
 
     spread_s, kinds = _seconds(spread), given.get("--kind", ["client"])
@@ -83,9 +90,8 @@ def balance(
 
 
 def _send_away(session: Session, excess: list[Excess], spread_s: float, *, quiet: bool) -> int:
-    """Disconnect clients and return their number, without those that had already left."""
+    """Disconnect clients and return their number, without clients that had already left."""
     from natsctl.cli.framework.live import progress
-    from natsctl.client.system.cluster import send_away
 
     moved = 0
     with progress("Balancing", len(excess), "connections", quiet=quiet) as tracker:
@@ -123,7 +129,7 @@ class Rescue(msgspec.Struct):
     answers: list[dict[str, Any]]
 
 
-class Balance(msgspec.Struct):
+class ConnectionBalance(msgspec.Struct):
     """Number of connections that were moved, and how many each server had before."""
 
     balanced: int
@@ -160,15 +166,10 @@ def peer_remove(
     json: Json = False,
 ) -> None:
     """Remove a server from JetStream's cluster permanently; its data is replicated to others."""
-    from natsctl.cli.framework.resolve import did_you_mean
     from natsctl.client.system import cluster as system_cluster
 
     check_consent(session, f"remove {name} from JetStream's cluster", force)
-    try:
-        peer = session.run(lambda manager: system_cluster.find_peer(manager, name))
-    except system_cluster.PeerNotFoundError as failure:
-        failure.hint = did_you_mean(failure.name, failure.known) or failure.hint
-        raise
+    peer = _find_peer(session, name)
     shown = str(peer.get("name") or name)
     session.effect["server"] = shown
     session.effect["online"] = not peer.get("offline")
@@ -182,8 +183,8 @@ def peer_remove(
 
 
 EVACUATION_S = 300.0
-"""Longest wait until a server has no copies: a large stream takes minutes to copy."""
-EvacuationWait = Annotated[str | None, Option("--wait", metavar="DURATION", help="longest wait for the moves [5m]")]
+"""Maximum wait until a server has no copies: a large stream takes minutes to copy."""
+EvacuationWait = Annotated[str | None, Option("--wait", metavar="DURATION", help="maximum wait for the moves [5m]")]
 LOOK_EVERY_S = 1.0
 
 
@@ -198,19 +199,13 @@ def evacuate(
 
     A stream that no other server can take has a copy less afterwards. The server stays in the cluster.
     """
-    from natsctl.cli.framework.resolve import did_you_mean
     from natsctl.client.system import cluster as system_cluster
 
     check_consent(session, f"evacuate {peer or 'a server'}", force)
     if peer is None:
         peer = _picked_server(session)
-    name = peer
-    try:
-        found = session.run(lambda manager: system_cluster.find_peer(manager, name))
-    except system_cluster.PeerNotFoundError as failure:
-        failure.hint = did_you_mean(failure.name, failure.known) or failure.hint
-        raise
-    shown = str(found.get("name") or name)
+    found = _find_peer(session, peer)
+    shown = str(found.get("name") or peer)
     before = session.run(lambda manager: system_cluster.hosted(manager, shown))
     session.effect.update(server=shown, streams=before.streams, consumers=before.consumers)
     if not confirmed(session, f"evacuate {shown}", force, typed=shown):
@@ -235,21 +230,29 @@ def evacuate(
         output.emit(f"{safe(shown)} has no streams or consumers any more")
 
 
+def _find_peer(session: Session, name: str) -> dict[str, Any]:
+    """Return the server of that name or peer id. Raises PeerNotFoundError with a suggestion."""
+    from natsctl.cli.framework.resolve import did_you_mean
+
+    try:
+        return session.run(lambda manager: find_peer(manager, name))
+    except PeerNotFoundError as failure:
+        failure.hint = did_you_mean(failure.name, failure.known) or failure.hint
+        raise
+
+
 def _picked_server(session: Session) -> str:
     """Return the server that the user picks; raises UsageError without a terminal."""
     if not session.interactive:
         raise UsageError("a server is needed: give PEER")
     from natsctl.cli.framework.prompts import prompt_name
     from natsctl.client.leaders import peers_of
-    from natsctl.client.system.cluster import meta_group
 
     return prompt_name("Select a Peer", peers_of(session.run(meta_group)))
 
 
 def _watch_evacuation(session: Session, server: str, wait_s: float, *, quiet: bool) -> Hosted:
-    """Return the copies that are left on a server, once there are none or the wait is over; each change is shown."""
-    from natsctl.client.system.cluster import hosted
-
+    """Return the copies that remain on a server after the evacuation or the wait; each change is shown."""
     until_s, shown = time.monotonic() + wait_s, None
     while True:
         left = session.run(lambda manager: hosted(manager, server))
@@ -282,7 +285,7 @@ def rescue(
     """Show whether JetStream's cluster has a leader; without one --quorum lowers how many servers must be up.
 
     This is for a cluster that has lost more than half of its servers for good, without a peer-remove before. The quorum
-    is lowered for five minutes, in which the lost servers are to be removed. What only they had stored is lost.
+    is lowered for five minutes, and the lost servers should be removed in this time. What only they had stored is lost.
     """
     from natsctl.client.system import cluster as system_cluster
 
@@ -314,9 +317,7 @@ def rescue(
 
 
 def _show_members(members: Sequence[ClusterMember]) -> None:
-    from natsctl.cli.framework.output import show_table
     from natsctl.cli.render.tables import render_table
-    from natsctl.cli.render.text import yes
 
     columns = ("Server", "Cluster", "Size", "Peers", "Quorum Requires", "Rescuing")
     rows = [
@@ -330,7 +331,7 @@ def _show_members(members: Sequence[ClusterMember]) -> None:
         )
         for one in members
     ]
-    show_table(render_table("Current Cluster State", columns, rows, right=("Size", "Quorum Requires")))
+    output.show_table(render_table("Current Cluster State", columns, rows, right=("Size", "Quorum Requires")))
 
 
 def _show_rescued(answers: Sequence[dict[str, Any]], *, quiet: bool) -> None:
@@ -372,7 +373,7 @@ VERBS = (
     Verb(
         "balance",
         balance,
-        answer="cli.server.meta_cluster:Balance",
+        answer="cli.server.meta_cluster:ConnectionBalance",
         examples=("natsctl server cluster balance 10s --idle 1m",),
     ),
 )

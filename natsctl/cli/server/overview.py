@@ -25,11 +25,11 @@ from natsctl.cli.framework.flags import (
     every_seconds,
     flagged,
 )
-from natsctl.cli.framework.live import Every, plot_room
+from natsctl.cli.framework.live import Every, plot_room, watch
 from natsctl.cli.framework.parameters import Argument, Option
 from natsctl.cli.framework.session import Session
 from natsctl.cli.framework.verbs import Verb
-from natsctl.cli.render.tables import Columns, Reverse, Sort, Wide
+from natsctl.cli.render.tables import Columns, Reverse, Sort, Wide, sorted_rows
 from natsctl.cli.render.text import duration, safe
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ ARCHIVE = Flag("--archive", TEXT, "archive", "read a bundle of `natsctl audit ga
 
 
 def compacted(rows: Sequence[AnswerReceived]) -> list[AnswerReceived]:
-    """Return copies of answers whose servers' names lack the words between dots that all of them end in."""
+    """Return copies of answers with server names without the parts between dots that all of them end in."""
     from natsctl.client.system.system_account import ServerAnswer as AnswerReceived
 
     names = [one.name.split(".") for one in rows]
@@ -74,16 +74,15 @@ ServerName = Annotated[str, Argument(metavar="SERVER", help="the server, by name
 
 
 def scope_of(given: Given, expect: int = 0) -> ServerScope:
-    """Return the servers that the flags select."""
     from natsctl.client.system.system_account import ServerScope
 
     return ServerScope(given.get("--host", ""), given.get("--cluster", ""), tuple(given.get("--tags", ())), expect)
 
 
 def servers_of(session: Session, given: Given, watch: str | None = None) -> Session:
-    """Return the session whose servers are asked, or whose bundle is read with --archive.
+    """Return the session for the request; with --archive it reads a bundle.
 
-    Raises UsageError for --archive beside --watch, as a bundle does not change.
+    Raises UsageError for --archive with --watch, as a bundle does not change.
     """
     session.archive = str(given.get("--archive", ""))
     if session.archive and watch is not None:
@@ -173,9 +172,7 @@ def ls(
     json: Json = False,
 ) -> None:
     """List the servers that answer; fail if they are fewer than EXPECT."""
-    from natsctl.cli.framework.output import console, width
     from natsctl.cli.render.server_reports import SERVERS, render_census
-    from natsctl.cli.render.tables import sorted_rows
     from natsctl.cli.server.report import Report, readable_report
     from natsctl.client.system.system_account import System
 
@@ -196,8 +193,8 @@ def ls(
     elif names:
         output.emit_names(report.document)
     else:
-        for part in report.render(width()):
-            console().print(part)
+        for part in report.render(output.width()):
+            output.console().print(part)
     require_all(census, expect)
 
 
@@ -270,10 +267,9 @@ def info(session: Session, given: Given, server: ServerName = "", json: Json = F
     if json:
         output.emit_json(answer.raw)
         return
-    from natsctl.cli.framework.output import show_page
     from natsctl.cli.render.servers import render_server
 
-    show_page(render_server(answer))
+    output.show_page(render_server(answer))
 
 
 def reload(session: Session, server: ServerName = "", force: Force = False, json: Json = False) -> None:
@@ -296,7 +292,6 @@ def graph(
     rounds: Rounds = 0,
 ) -> None:
     """Plot a server's load and throughput, until Ctrl-C."""
-    from natsctl.cli.framework.live import watch
     from natsctl.cli.render.plot import render_plots
     from natsctl.client.system.system_account import System
 
@@ -333,7 +328,6 @@ class _Plots:
             self.series = (Series("CPU %"), Series("Memory", sized), Series("Connections"), Rate("Messages"))
 
     def add(self, varz: dict[str, object], at_s: float) -> None:
-        """Add the figures of a VARZ answer."""
         from natsctl.cli.render.plot import Rate
 
         for one, value in zip(self.series, _figures(varz, self._jetstream), strict=True):
@@ -384,21 +378,19 @@ def account_info(
     if json:
         output.emit_json(detail)
         return
-    from natsctl.cli.framework.output import show_page
     from natsctl.cli.render.servers import render_account_detail
 
-    show_page(render_account_detail(detail, answer.name))
+    output.show_page(render_account_detail(detail, answer.name))
 
 
 def _unknown(session: Session, account: str) -> AccountNotFoundError | None:
-    """Return the error for an account that the server does not have, with a suggestion."""
     from natsctl.cli.framework.resolve import did_you_mean
     from natsctl.client.system.system_account import System
 
     known = session.run(lambda manager: System(manager).ask_one("", "ACCOUNTZ")).data.get("accounts") or []
     if account in known:
         return None
-    hint = did_you_mean(account, known) or "natsctl server report accounts shows those that are in use"
+    hint = did_you_mean(account, known) or "natsctl server report accounts shows the accounts in use"
     return AccountNotFoundError(f"there is no account {account}", hint=hint)
 
 
@@ -415,7 +407,7 @@ def account_purge(session: Session, account: Account, force: Force = False, json
     if not streams and (unknown := _unknown(session, account)):
         raise unknown
     session.effect["streams"] = len(streams)
-    question = f"remove {plural(len(streams), 'Stream')}, which is everything in account {account}"
+    question = f"remove {plural(len(streams), 'Stream')}, that is everything in account {account}"
     if not confirmed(session, question, force, typed=account):
         return
     answer = session.run(lambda manager: purge_account(manager, account))

@@ -129,7 +129,6 @@ def _check(health: bool, stdin: bool, archive: bool) -> None:
 
 
 def _answers(session: Session, stdin: bool, expected: int, read_timeout: int) -> Sequence[ServerAnswer]:
-    """Return each server's JSZ answer, from stdin or from the servers."""
     from natsctl.client.system.replicas import JSZ
     from natsctl.client.system.system_account import ServerAnswer, ServerScope, System
 
@@ -153,7 +152,7 @@ def _answers(session: Session, stdin: bool, expected: int, read_timeout: int) ->
 
 
 def _documents(text: str) -> Iterator[dict[str, Any]]:
-    """Yield the JSON objects of a text, one after the other or in an array. Raises UsageError."""
+    """Yield the JSON objects of a text, in sequence or in an array. Raises UsageError."""
     decoder, at = documents.JSONDecoder(), 0
     while text[at:].strip():
         at += len(text[at:]) - len(text[at:].lstrip())
@@ -163,12 +162,12 @@ def _documents(text: str) -> Iterator[dict[str, Any]]:
             raise UsageError(f"--stdin: {failure}") from failure
         for one in found if isinstance(found, list) else [found]:
             if not isinstance(one, dict):
-                raise UsageError("--stdin: expected answers of servers, which are JSON objects")
+                raise UsageError("--stdin: expected answers of servers as JSON objects")
             yield one
 
 
 def _wanted(every: Sequence[R], unsynced: bool, **wanted: str) -> list[R]:
-    """Return the copies that the flags select; with `unsynced` only those that are out of sync."""
+    """Return the copies that the flags select; with `unsynced` only rows that are out of sync."""
     named = [one for one in every if all(not text or getattr(one, name) == text for name, text in wanted.items())]
     return [one for one in named if not (unsynced and one.in_sync)]
 
@@ -189,7 +188,7 @@ def _ask_health(session: Session, rows: Sequence[R], body: Callable[[R], dict[st
 
 
 def _gaps(answers: Sequence[ServerAnswer], expected: int, every: Sequence[Replica]) -> list[str]:
-    """Return warnings of servers without an answer, and of those that refused: the rows are those of the others."""
+    """Return warnings of servers without an answer, and of servers that refused: the rows are those of the others."""
     wanted = expected or getattr(answers, "expected", 0)
     answered = [one for one in answers if one.failure is None]
     said = [f"Warning: {one.name}: {one.failure}" for one in answers if one.failure is not None]
@@ -199,7 +198,7 @@ def _gaps(answers: Sequence[ServerAnswer], expected: int, every: Sequence[Replic
     if absent := sorted(
         {name for one in every for name in (one.leader, *(peer.name for peer in one.peers))} - names - {""}
     ):
-        said.append(f"Warning: no answer of {', '.join(absent)}, which others name as leader or peer")
+        said.append(f"Warning: no answer of {', '.join(absent)}, but others name it as leader or peer")
     return said
 
 
@@ -223,7 +222,6 @@ def _show(
     health: bool,
     csv: bool,
 ) -> None:
-    """Show the rows, with the health of each if requested."""
     columns = [*columns, *(["Health"] if health else [])]
     cells = [[*row, *([one.health] if health else [])] for row, one in zip(cells, rows, strict=True)]
     if csv:
@@ -231,8 +229,7 @@ def _show(
         tables.writer(text, lineterminator="\n").writerows([columns, *cells])
         output.emit(text.getvalue().rstrip("\n"))
         return
-    from natsctl.cli.framework.output import show_table
     from natsctl.cli.render.server_reports import REPLICA_NUMBERS
     from natsctl.cli.render.tables import render_table
 
-    show_table(render_table(title, columns, cells, REPLICA_NUMBERS, least=("Account ID", "Raft", "Peers")))
+    output.show_table(render_table(title, columns, cells, REPLICA_NUMBERS, least=("Account ID", "Raft", "Peers")))

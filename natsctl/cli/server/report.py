@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 import msgspec
 
 from natsctl.api.errors import NatsctlError
-from natsctl.api.units import plural
+from natsctl.api.units import format_size, plural
 from natsctl.cli.framework import output
 from natsctl.cli.framework.flags import (
     SUBJECT,
@@ -30,7 +30,7 @@ from natsctl.cli.framework.flags import (
 from natsctl.cli.framework.parameters import Argument, Option
 from natsctl.cli.framework.session import Session
 from natsctl.cli.framework.verbs import Verb
-from natsctl.cli.render.tables import Column, Columns, Reverse, Sort, Wide, sorted_rows
+from natsctl.cli.render.tables import Column, Columns, Reverse, Sort, Wide, render_sheet, sorted_rows
 from natsctl.cli.server.overview import (
     ARCHIVE,
     SCOPE,
@@ -45,6 +45,7 @@ from natsctl.cli.server.overview import (
     scope_of,
     servers_of,
 )
+from natsctl.client.received import UNUSABLE
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -75,7 +76,7 @@ class Connection(msgspec.Struct):
 
 
 class Account(msgspec.Struct):
-    """The connections of an account over all servers, and what they have moved."""
+    """The connections of an account over all servers, with their traffic."""
 
     account: str
     connections: int
@@ -122,7 +123,7 @@ class StreamAbove(msgspec.Struct):
 
 
 class ConsumerAbove(msgspec.Struct):
-    """A consumer that needs a higher API level, or whose stream does, whose name then ends with `*`."""
+    """A consumer that needs a higher API level, or its stream does; the stream's name then ends with `*`."""
 
     account: str
     name: str
@@ -203,9 +204,9 @@ def show_report(
     view: View,
     expect: int = 0,
 ) -> None:
-    """Show one report, or with --watch one after the other until Ctrl-C or --count; raises UnreachableError.
+    """Show one report, or with --watch refresh it until Ctrl-C or --count; raises UnreachableError.
 
-    A server whose answer cannot be used is left out.
+    A server with an unusable answer is left out.
     """
 
     def build() -> Report:
@@ -232,8 +233,7 @@ def show_report(
 
 
 def readable_report(received: Received, answers: ServerAnswers, make: Callable[[ServerAnswers], Report]) -> Report:
-    """Return the report of all answers, or of those that it can be made of alone if one cannot be used."""
-    from natsctl.client.received import UNUSABLE
+    """Return the report of all answers, or without the unusable ones."""
 
     def rest() -> Report:
         return make(readable_answers(received, answers, lambda some: make(some).render(None)))
@@ -254,7 +254,7 @@ def readable_report(received: Received, answers: ServerAnswers, make: Callable[[
 def readable_answers(
     received: Received, answers: Sequence[ServerAnswer], use: Callable[[ServerAnswers], Any]
 ) -> ServerAnswers:
-    """Return the answers that can be used, each alone; the other servers are reported."""
+    """Return the answers that can be used one by one; the other servers are reported."""
     from natsctl.client.system.system_account import ServerAnswers
 
     def attempt(one: ServerAnswer) -> ServerAnswer:
@@ -267,18 +267,14 @@ def readable_answers(
 
 
 def _print(report: Report) -> None:
-    from natsctl.cli.framework.output import console, width
-
-    for part in report.render(width()):
-        console().print(part)
+    for part in report.render(output.width()):
+        output.console().print(part)
 
 
 def _together(report: Report) -> RenderableType:
     from rich.console import Group
 
-    from natsctl.cli.framework.output import width
-
-    return Group(*report.render(width()))
+    return Group(*report.render(output.width()))
 
 
 STATES = {"open": 0, "closed": 1, "all": 2}
@@ -299,7 +295,7 @@ FILTERS = (
     Flag("--state", choice(*STATES), place_state, "which connections", default="open"),
     Flag("--closed-reason", TEXT, _here, "only connections closed for this reason"),
 )  # fmt: skip
-FILTER = Flag("--filter", TEXT, _here, "only connections for which this expression is true")
+FILTER = Flag("--filter", TEXT, _here, "only connections that match this expression")
 ACCOUNT = Flag("--account", TEXT, "acc", "only connections of this account")
 
 
@@ -325,7 +321,6 @@ def _connections(session: Session, given: Given, view: View, expect: int, most: 
 
 
 def request_of(given: Given) -> dict[str, Any]:
-    """Return the body of a CONNZ request for those flags."""
     body = fields_of((ACCOUNT, *FILTERS), given, auth=True)
     if "--closed-reason" in given:
         body.setdefault("state", STATES["closed"])
@@ -361,7 +356,6 @@ def accounts(
         _connections(session, {**given, "--account": account}, view, expect, top_rows)
         return
     from natsctl.cli.render.server_reports import ACCOUNTS
-    from natsctl.cli.render.tables import render_sheet
     from natsctl.client.system.reports import accounts as account_rows
     from natsctl.client.system.system_account import System
 
@@ -429,7 +423,6 @@ class _Asked(NamedTuple):
 
 
 def _report_links(session: Session, asked: _Asked, title: str, table: Sequence[Column[Row]], view: View) -> None:
-    from natsctl.cli.render.tables import render_sheet
     from natsctl.client.system.system_account import System
 
     def make(answers: ServerAnswers) -> Report:
@@ -507,8 +500,6 @@ def _use(session: Session, title: str, what: str, given: Given, view: View, expe
 
 
 def _memory(value: float) -> str:
-    from natsctl.api.units import format_size
-
     return f"({format_size(int(value))})"
 
 
@@ -602,9 +593,7 @@ def downgrade(
     json: Json = False,
 ) -> None:
     """List streams and consumers that need a higher JetStream API level than LEVEL."""
-    from natsctl.cli.framework.output import console, width
     from natsctl.cli.render.server_reports import CONSUMERS_ABOVE, STREAMS_ABOVE
-    from natsctl.cli.render.tables import render_sheet
     from natsctl.client.system.reports import above_level
     from natsctl.client.system.system_account import System
 
@@ -622,7 +611,7 @@ def downgrade(
         )
     ):
         if rows:
-            console().print(render_sheet(title, table, rows, width()))
+            output.console().print(render_sheet(title, table, rows, output.width()))
     if not json and not any(found.values()):
         output.emit("All assets are compatible with the specified API level.")
     note_missing(answers)

@@ -95,7 +95,7 @@ KINDS: dict[str, tuple[Flag, ...]] = {
     ),
     "IPQUEUESZ": (
         Flag("--all", SWITCH, "all", "also show empty queues (given unless --no-all is)"),
-        Flag("--filter", TEXT, "filter", "only queues whose name contains this"),
+        Flag("--filter", TEXT, "filter", "only queues with this in their name"),
     ),
     "HEALTHZ": (*HEALTH, Flag("--details", SWITCH, "details", "every failure with its stream or consumer")),
     "JSZ": (
@@ -127,8 +127,6 @@ FIXED: dict[str, dict[str, Any]] = {"CONNZ": {"auth": True}, "HEALTHZ": {"detail
 
 
 def _asking(what: str, help: str) -> Callable[..., None]:
-    """Return the command that requests `what` from every server."""
-
     @flagged((*KINDS[what], *SCOPE, ARCHIVE))
     def ask(session: Session, given: Given, expect: Expect = 0, json: Json = False) -> None:
         _ask(session, what, given, expect)
@@ -138,7 +136,7 @@ def _asking(what: str, help: str) -> Callable[..., None]:
 
 
 def _ask(session: Session, what: str, given: Given, expect: int) -> None:
-    """Show what every server answers to `what`, a line each.
+    """Show every server's answer to `what`, a line each.
 
     Raises UnreachableError, or NatsctlError if one refuses.
     """

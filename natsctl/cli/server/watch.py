@@ -11,10 +11,11 @@ import msgspec
 
 from natsctl.api.errors import UsageError
 from natsctl.cli.framework.flags import Given, Json, Rounds, every_seconds, flagged, wait_seconds
+from natsctl.cli.framework.output import width
 from natsctl.cli.framework.parameters import Option
 from natsctl.cli.framework.session import Session
 from natsctl.cli.framework.verbs import Verb
-from natsctl.cli.render.tables import Column, Reverse, Sort
+from natsctl.cli.render.tables import Column, Reverse, Sort, render_sheet
 from natsctl.cli.server.overview import SCOPE, scope_of
 from natsctl.cli.server.report import readable_answers, top
 
@@ -60,8 +61,6 @@ def show_rows(
     if looks.json:
         emit_each(lambda: {"rows": rows()}, every_s, looks.rounds)
         return
-    from natsctl.cli.framework.output import width
-    from natsctl.cli.render.tables import render_sheet
 
     def view() -> RenderableType:
         return render_sheet(title, table, rows(), width(), none=f"{title}: nothing yet")
@@ -108,7 +107,6 @@ _LONGEST = 40
 
 
 def _short(name: str) -> str:
-    """Return a name without its middle if it is long."""
     half = _LONGEST // 2 - 1
     return name if len(name) <= _LONGEST else f"{name[:half]}…{name[-half:]}"
 
@@ -148,7 +146,7 @@ def _readable_rows(
     rows_of: Callable[[ServerAnswers, Rates, float], list[Row]],
     table: Sequence[Column[Row]],
 ) -> Callable[[], list[Row]]:
-    """Return a function that asks the servers and returns the rows of those whose answers can be used."""
+    """Return a function that asks the servers and returns the rows of usable answers."""
     from natsctl.client.system.top import Rates
 
     rates = Rates()

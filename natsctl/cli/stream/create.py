@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 from natsctl.api.errors import ApiResponseError, ErrCode, NatsctlError, UsageError
-from natsctl.cli.documents import copied_metadata
-from natsctl.cli.editing import warn_unless_taken
+from natsctl.cli.documents import copied_metadata, load_config
+from natsctl.cli.editing import create_asset
 from natsctl.cli.framework.flags import (
     COUNT,
     DURATION,
@@ -73,16 +73,18 @@ def check_config(wanted: Config) -> None:
 
 
 def create_stream(session: Session, wanted: Config, *, if_not_exists: bool, json: bool) -> None:
-    """Create the stream and show it; with --if-not-exists an existing one is shown unchanged."""
     name = str(wanted["name"])
     check_config(wanted)
-    if if_not_exists and (live := existing(session, name)) is not None:
-        show_info(live, json, f"Stream {name} exists already")
-        return
-    answer = _create(session, wanted)
-    made = "was created" if answer.raw.get("did_create") else "exists already with this configuration"
-    show_info(answer, json, f"Stream {name} {made}")
-    warn_unless_taken(wanted, answer, json)
+    create_asset(
+        session,
+        f"Stream {name}",
+        wanted,
+        lambda: _create(session, wanted),
+        lambda: existing(session, name),
+        lambda answer, line: show_info(answer, json, line),
+        if_not_exists=if_not_exists,
+        json=json,
+    )
 
 
 def _create(session: Session, wanted: Config) -> Answer[Any]:
@@ -92,7 +94,7 @@ def _create(session: Session, wanted: Config) -> Answer[Any]:
     except ApiResponseError as failure:
         if failure.err_code == ErrCode.STREAM_NAME_EXIST:
             failure.hint = failure.hint or (
-                f"natsctl stream edit {wanted['name']} changes a stream that exists, --if-not-exists leaves it alone"
+                f"natsctl stream edit {wanted['name']} changes a stream that exists, --if-not-exists keeps it as it is"
             )
         elif failure.err_code == ErrCode.STREAM_SUBJECT_OVERLAP:
             failure.hint = failure.hint or _taken_by(session, wanted)
@@ -146,13 +148,13 @@ def _discard_per_subject(config: Config, value: bool) -> None:
 
 
 def _mirror(config: Config, value: Config) -> None:
-    """Mirror a stream; the name alone keeps the options of an existing mirror of it."""
+    """Mirror a stream; only a name keeps the options of an existing mirror of it."""
     live = config.get("mirror") or {}
     config["mirror"] = live if _is_name_of(value, live) else value
 
 
 def _sources(config: Config, value: list[Config]) -> None:
-    """Source these streams and no others; a name alone keeps the options of an existing source."""
+    """Source these streams and no others; only a name keeps the options of an existing source."""
     live = {source.get("name"): source for source in config.get("sources") or ()}
     config["sources"] = [
         live[one["name"]] if _is_name_of(one, live.get(one["name"]) or {}) else one for one in value if one["name"]
@@ -193,24 +195,24 @@ STREAM_FLAGS: tuple[Flag, ...] = (
         "--max-age",
         AGE,
         "max_age",
-        "longest age of messages, -1 for no limit",
+        "max age of messages, -1 for no limit",
         default="-1",
     ),
-    Flag("--max-bytes", SIZE, "max_bytes", "most bytes of the stream, -1 for no limit", default="-1"),
+    Flag("--max-bytes", SIZE, "max_bytes", "max size of the stream, -1 for no limit", default="-1"),
     Flag(
         "--max-msg-size",
         MESSAGE_SIZE,
         "max_msg_size",
-        "largest message accepted, -1 for no limit",
+        "max size of a message, -1 for no limit",
         default="-1",
     ),
-    Flag("--max-consumers", LIMIT, "max_consumers", "most consumers, -1 for no limit", default="-1"),
-    Flag("--max-msgs", LIMIT, "max_msgs", "most messages of the stream, -1 for no limit", default="-1"),
+    Flag("--max-consumers", LIMIT, "max_consumers", "max consumers, -1 for no limit", default="-1"),
+    Flag("--max-msgs", LIMIT, "max_msgs", "max messages of the stream, -1 for no limit", default="-1"),
     Flag(
         "--max-msgs-per-subject",
         LIMIT,
         "max_msgs_per_subject",
-        "most messages per subject, -1 for no limit",
+        "max messages per subject, -1 for no limit",
         default="-1",
     ),
     Flag("--dupe-window", DURATION, _window, "window for deduplication", default="2m"),
@@ -245,13 +247,13 @@ STREAM_FLAGS: tuple[Flag, ...] = (
         "--limit-consumer-inactive",
         AGE,
         "consumer_limits.inactive_threshold",
-        "longest inactivity threshold of consumers",
+        "max inactivity threshold of consumers",
     ),
     Flag(
         "--limit-consumer-max-pending",
         LIMIT,
         "consumer_limits.max_ack_pending",
-        "most outstanding acks of consumers",
+        "max outstanding acks of consumers",
     ),
     Flag(
         "--persist-mode",
@@ -273,7 +275,7 @@ _PLACED = {
     "metadata": "--metadata",
     "discard_new_per_subject": "--discard-per-subject",
 }
-"""Fields whose flags set them by a function of their own."""
+"""Fields with flags that set them by a function of their own."""
 _HELP_OF_FLAG = {flag.name: flag.help for flag in STREAM_FLAGS}
 MEANINGS: dict[str, str] = {
     "no_ack": "do not acknowledge published messages",
@@ -317,9 +319,8 @@ def add(
 
 def _config_from_file(name: str | None, path: str, given: Given) -> Config:
     from natsctl.api.stream import StreamConfig
-    from natsctl.cli.documents import load_config
 
-    wanted = load_config(path, StreamConfig, name)
+    wanted = load_config(path, StreamConfig)
     apply(wanted, STREAM_ADD, given)
     if name:
         wanted["name"] = name
@@ -357,7 +358,7 @@ NOT_COPIED = ("sealed", "template_owner")
 def copy(
     session: Session,
     given: Given,
-    source: Annotated[str, Argument(metavar="SOURCE", help="the stream whose configuration is copied")],
+    source: Annotated[str, Argument(metavar="SOURCE", help="the stream to copy the configuration from")],
     destination: Annotated[str, Argument(metavar="DESTINATION", help="the stream to create")],
     if_not_exists: IfNotExists = False,
     json: Json = False,

@@ -1,4 +1,4 @@
-"""The questions of `stream add`, in order, without those that flags answer.
+"""The questions of `stream add`, in order, unless a flag answers one.
 
 Source: docs/compatibility.md#questions-of-stream-add-and-consumer-add.
 """
@@ -8,12 +8,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from natsctl.api.subjects import is_valid_name, is_valid_subject
 from natsctl.api.times import parse_time
 from natsctl.api.units import format_duration
-from natsctl.cli.framework.flags import WHOLE, Config, Flag, Given
+from natsctl.cli.flag_dialogue import FlagDialogue
+from natsctl.cli.framework.flags import WHOLE, Config, Given
 from natsctl.cli.framework.prompts import Question, asset_name, prompt, prompt_confirm
 from natsctl.cli.stream.create import STREAM_FLAGS
 from natsctl.client.asset_config import window_of
@@ -22,7 +23,7 @@ _LOOSE_TIME = re.compile(r"(\d{4})[:-](\d{2})[:-](\d{2})[ T](\d{2}:\d{2}:\d{2})"
 
 
 def read_start_time(text: str) -> str:
-    """Return the wire form of `2026:01:31 12:00:00` (or with dashes), which is UTC, or of an RFC 3339 time.
+    """Return the wire form of `2026:01:31 12:00:00` (or with dashes) in UTC, or of an RFC 3339 time.
 
     Return "" for an empty text.
     """
@@ -35,7 +36,7 @@ def read_start_time(text: str) -> str:
 
 
 def read_subject(text: str) -> str:
-    """Return a subject, which may have wildcards; "" for an empty text. Raises ValueError."""
+    """Return a subject, wildcards allowed; "" for an empty text. Raises ValueError."""
     if text and not is_valid_subject(text):
         raise ValueError(f"{text!r} is not a subject: tokens between dots, none of them empty, > only as the last one")
     return text
@@ -49,13 +50,12 @@ def read_name(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Dialogue:
+class _OriginDialogue:
     """Questions about one origin; their help names the field in the JSON of the flag."""
 
     flag: str
 
     def help(self, meaning: str, field: str) -> str:
-        """Return the help that `?` shows."""
         return f"""{meaning}. Settable using {self.flag} '{{"name": …, "{field}": …}}'"""
 
     def agrees(self, text: str, meaning: str, field: str) -> bool:
@@ -72,13 +72,11 @@ class _Dialogue:
         default: str = "",
         required: bool = False,
     ) -> Any:
-        """Return the value of the user's answer."""
         return prompt(Question(text, self.help(meaning, field), default, read, required))
 
 
 def prompt_mirror(name: str) -> Config:
-    """Return the mirror of that name, with the user's changes."""
-    dialogue = _Dialogue("--mirror")
+    dialogue = _OriginDialogue("--mirror")
     source: Config = {"name": name}
     if dialogue.agrees("Configure a custom durable consumer", "Copy through an existing consumer", "consumer"):
         source["consumer"] = _durable(dialogue, "")
@@ -95,8 +93,7 @@ def prompt_mirror(name: str) -> Config:
 
 
 def prompt_source(name: str) -> Config:
-    """Return the source of that name, with the user's changes."""
-    dialogue = _Dialogue("--source")
+    dialogue = _OriginDialogue("--source")
     source: Config = {"name": name}
     durable = f"Configure a custom durable consumer for source {name}"
     if dialogue.agrees(durable, "Copy through an existing consumer", "consumer"):
@@ -111,7 +108,7 @@ def prompt_source(name: str) -> Config:
     return source
 
 
-def _durable(dialogue: _Dialogue, of: str) -> dict[str, str]:
+def _durable(dialogue: _OriginDialogue, of: str) -> dict[str, str]:
     name = dialogue.asks(
         f"Durable consumer name{of}", "The consumer to copy through", "consumer", read=read_name, required=True
     )
@@ -121,7 +118,7 @@ def _durable(dialogue: _Dialogue, of: str) -> dict[str, str]:
     return {"name": name, "deliver_subject": subject}
 
 
-def _start_sequence(dialogue: _Dialogue, source: Config, text: str) -> bool:
+def _start_sequence(dialogue: _OriginDialogue, source: Config, text: str) -> bool:
     """Return whether a sequence above 0 was given."""
     meaning = "The first message to copy, 0 for no particular one"
     seq = int(dialogue.asks(text, meaning, "opt_start_seq", read=WHOLE.read, default="0"))
@@ -130,7 +127,7 @@ def _start_sequence(dialogue: _Dialogue, source: Config, text: str) -> bool:
     return seq > 0
 
 
-def _start_time(dialogue: _Dialogue, source: Config, text: str) -> None:
+def _start_time(dialogue: _OriginDialogue, source: Config, text: str) -> None:
     moment = dialogue.asks(
         text, "The time of the first message to copy, in UTC", "opt_start_time", read=read_start_time
     )
@@ -138,7 +135,7 @@ def _start_time(dialogue: _Dialogue, source: Config, text: str) -> None:
         source["opt_start_time"] = moment
 
 
-def _filters(dialogue: _Dialogue, source: Config, text: str) -> None:
+def _filters(dialogue: _OriginDialogue, source: Config, text: str) -> None:
     """Ask for filters and their destinations; a single one without a destination is a plain filter."""
     transforms: list[dict[str, Any]] = []
     while subject := dialogue.asks(text, "The subjects to copy", "filter_subject", read=read_subject):
@@ -150,7 +147,7 @@ def _filters(dialogue: _Dialogue, source: Config, text: str) -> None:
         source["subject_transforms"] = transforms
 
 
-def _import(dialogue: _Dialogue, source: Config, what: str) -> None:
+def _import(dialogue: _OriginDialogue, source: Config, what: str) -> None:
     elsewhere = "The stream is not in this account and domain"
     if dialogue.agrees(f"Import {what} from a different JetStream domain", elsewhere, "external"):
         domain = dialogue.asks(
@@ -178,89 +175,60 @@ def _import(dialogue: _Dialogue, source: Config, what: str) -> None:
         source["external"] = {"api": api, "deliver": deliver}
 
 
-FLAGS: dict[str, Flag] = {flag.name: flag for flag in STREAM_FLAGS}
 REQUIRED_MAX_BYTES = "256MB"
 """Offered limit if the account requires a limit of bytes."""
-
-Skip = Callable[[Config, Given], bool]
-
-
-class Step(NamedTuple):
-    """One question of the dialogue: its flag, and the condition for leaving it out."""
-
-    flag: str
-    text: str
-    default: str = ""
-    choices: tuple[tuple[str, str], ...] = ()
-    required: bool = False
-    skip: Skip = lambda config, given: False
-
-
-class Switch(NamedTuple):
-    """One yes/no question: its flag; `inverted` if yes means that the flag is off."""
-
-    flag: str
-    text: str
-    default: bool
-    inverted: bool
-
-
-def _copies(config: Config, given: Given) -> bool:
-    return bool(config.get("mirror") or config.get("sources"))
-
-
-def _no_subjects(config: Config, given: Given) -> bool:
-    return not config.get("subjects")
-
-
-def _mirrors(config: Config, given: Given) -> bool:
-    return bool(config.get("mirror"))
-
-
 RETENTIONS = (("Limits", "limits"), ("Interest", "interest"), ("Work Queue", "workqueue"))
-STEPS: tuple[Step, ...] = (
-    Step("--subjects", "Subjects", required=True, skip=_copies),
-    Step("--storage", "Storage", "file", (("file", "file"), ("memory", "memory"))),
-    Step("--replicas", "Replication", "1"),
-    Step("--retention", "Retention Policy", "limits", RETENTIONS),
-    Step("--discard", "Discard Policy", "old", (("New", "new"), ("Old", "old"))),
-    Step("--max-msgs", "Stream Messages Limit", "-1"),
-    Step("--max-msgs-per-subject", "Per Subject Messages Limit", "-1", skip=_no_subjects),
-    Step("--max-bytes", "Total Stream Size", "-1"),
-    Step("--max-age", "Message TTL", "-1"),
-    Step("--max-msg-size", "Max Message Size", "-1"),
-    Step("--dupe-window", "Duplicate tracking time window", skip=_mirrors),
-)
-SWITCHES: tuple[Switch, ...] = (
-    Switch("--allow-rollup", "Allow message Roll-ups", False, False),
-    Switch("--deny-delete", "Allow message deletion", True, True),
-    Switch("--deny-purge", "Allow purging subjects or the entire stream", True, True),
-)
 
 
 def prompt_stream_name() -> str:
-    """Return the name for a new stream."""
     help = "The name that the stream will have. Settable as the first argument"
     return str(prompt(Question("Stream Name", help, required=True, read=asset_name)))
 
 
 def prompt_stream(config: Config, given: Given, max_bytes_required: bool) -> None:
     """Ask for everything that was not given, and add the answers to the configuration."""
-    for step in STEPS:
-        if step.flag not in given and not step.skip(config, given):
-            flag = FLAGS[step.flag]
-            flag.place(config, prompt(_question(step, flag, config, max_bytes_required)))
-    for switch in SWITCHES:
-        if switch.flag not in given:
-            flag = FLAGS[switch.flag]
-            answer = prompt_confirm(switch.text, switch.default, _help(flag))
-            flag.place(config, answer is not switch.inverted)
+    dialogue = FlagDialogue(STREAM_FLAGS, config, given)
+    if not (config.get("mirror") or config.get("sources")):
+        dialogue.ask("--subjects", "Subjects", check=_check_subjects, required=True)
+    dialogue.ask("--storage", "Storage", "file", (("file", "file"), ("memory", "memory")))
+    dialogue.ask("--replicas", "Replication", "1", check=_check_replicas)
+    dialogue.ask("--retention", "Retention Policy", "limits", RETENTIONS)
+    dialogue.ask("--discard", "Discard Policy", "old", (("New", "new"), ("Old", "old")))
+    dialogue.ask("--max-msgs", "Stream Messages Limit", "-1")
+    if config.get("subjects"):
+        dialogue.ask("--max-msgs-per-subject", "Per Subject Messages Limit", "-1")
+    if max_bytes_required:
+        dialogue.ask("--max-bytes", "Total Stream Size", REQUIRED_MAX_BYTES, check=_check_max_bytes)
+    else:
+        dialogue.ask("--max-bytes", "Total Stream Size", "-1")
+    dialogue.ask("--max-age", "Message TTL", "-1")
+    dialogue.ask("--max-msg-size", "Max Message Size", "-1")
+    if not config.get("mirror"):
+        window_ns = window_of(int(config.get("max_age") or 0))
+        dialogue.ask("--dupe-window", "Duplicate tracking time window", format_duration(window_ns))
+    dialogue.confirm("--allow-rollup", "Allow message Roll-ups")
+    dialogue.confirm("--deny-delete", "Allow message deletion", True, inverted=True)
+    dialogue.confirm("--deny-purge", "Allow purging subjects or the entire stream", True, inverted=True)
     _prompt_origins(config)
 
 
-def _prompt_origins(config: Config) -> None:
-    """Ask about a mirror and sources that were given by name alone."""
+def _check_subjects(subjects: list[str]) -> None:
+    for subject in subjects:
+        read_subject(subject)
 
+
+def _check_replicas(number: int) -> None:
+    if number < 1:
+        raise ValueError("expected at least 1")
+
+
+def _check_max_bytes(size: int) -> None:
+    if size <= 0:
+        raise ValueError("MaxBytes is required per Account Settings")
+
+
+def _prompt_origins(config: Config) -> None:
+    """Ask about a mirror and sources that were given only by name."""
     mirror = config.get("mirror")
     if mirror and mirror.keys() == {"name"}:
         config["mirror"] = prompt_mirror(mirror["name"])
@@ -268,27 +236,3 @@ def _prompt_origins(config: Config) -> None:
         config["sources"] = [
             prompt_source(source["name"]) if source.keys() == {"name"} else source for source in config["sources"]
         ]
-
-
-def _question(step: Step, flag: Flag, config: Config, max_bytes_required: bool) -> Question:
-    default = step.default
-    if step.flag == "--dupe-window":
-        default = format_duration(window_of(int(config.get("max_age") or 0)))
-    if step.flag == "--max-bytes" and max_bytes_required:
-        default = REQUIRED_MAX_BYTES
-
-    def read(text: str) -> object:
-        value = flag.kind.read(text)
-        if step.flag == "--replicas" and value < 1:
-            raise ValueError("expected at least 1")
-        if step.flag == "--subjects":
-            return [read_subject(subject) for subject in value]
-        if step.flag == "--max-bytes" and max_bytes_required and value <= 0:
-            raise ValueError("MaxBytes is required per Account Settings")
-        return value
-
-    return Question(step.text, _help(flag), default, read, step.required, step.choices)
-
-
-def _help(flag: Flag) -> str:
-    return f"{flag.help[0].upper()}{flag.help[1:]}. Settable using {flag.name}"

@@ -8,25 +8,14 @@ from typing import TYPE_CHECKING, Any
 from natsctl.api.stream import StreamConfig
 from natsctl.api.units import plural
 from natsctl.api.update_losses import messages_lost, stream_losses
-from natsctl.cli.documents import own_metadata
-from natsctl.cli.editing import (
-    Edits,
-    check_given,
-    merged,
-    part_of,
-    preview_edit,
-    show_differences,
-    show_outcome,
-    unset,
-    warn_unless_taken,
-    without_server_metadata,
-)
+from natsctl.cli.documents import load_config, own_metadata
+from natsctl.cli.editing import AssetEdit, Edits, check_given, show_outcome, without_server_metadata
 from natsctl.cli.framework import output
-from natsctl.cli.framework.consent import check_consent, confirmed, confirmed_edit, named
-from natsctl.cli.framework.flags import Config, Force, Given, Json, StreamName, apply, flagged
+from natsctl.cli.framework.consent import check_consent, confirmed, named
+from natsctl.cli.framework.flags import Config, Force, Given, Json, StreamName, flagged
 from natsctl.cli.framework.resolve import pick_stream, suggesting
 from natsctl.cli.framework.session import Session
-from natsctl.cli.render.change import Change, changes
+from natsctl.cli.render.change import changes
 from natsctl.cli.render.text import safe
 from natsctl.cli.stream.create import MEANINGS, STREAM_EDIT, check_config
 from natsctl.cli.stream.info import bucket_named, show_info, warn_of_bucket
@@ -45,70 +34,39 @@ def edit(
     force: Force = False,
     json: Json = False,
 ) -> None:
-    """Change a stream as the flags, the file or the editor say, and nothing else.
+    """Edit a stream.
 
-    A file is merged onto the configuration that the stream has; with --replace it is the whole of it.
+    A file is merged into the configuration that the stream has; with --replace it is the whole configuration.
     """
     edits.check()
     name = pick_stream(session, stream)
     with suggesting(session, name):
         live = session.run(lambda manager: manager.stream_info(name))
     check_given(session, edits.change(given), "give flags such as --max-age 30d, --config FILE or --interactive")
-    wanted = _base(live.raw["config"], name, edits.config, edits.replace)
-    if edits.interactive:
-        wanted = edit_in_editor(session, wanted, name)
-    apply(wanted, STREAM_EDIT, given)
-    unset(wanted, edits.unset, STREAM_EDIT, StreamConfig)
-    _send(session, live, settled(live.raw["config"], wanted), force=force, json=json)
-
-
-def edit_in_editor(session: Session, config: Config, name: str) -> Config:
-    """Return the configuration after the user's edit."""
-    from natsctl.cli.editing import edit_config
-
-    return {**edit_config(session, config, StreamConfig, f"Stream {name}", MEANINGS), "name": name}
-
-
-def _base(live: Config, name: str, path: str | None, replace: bool) -> Config:
-    """Return the configuration before the flags are applied; unknown fields are kept."""
-    if path is None:
-        return dict(live)
-    from natsctl.cli.documents import load_config
-
-    patch = {**load_config(path, StreamConfig, name), "name": name}
-    return patch if replace else merged(live, patch)
+    patch = load_config(edits.config, StreamConfig) if edits.config else {}
+    before = live.raw["config"]
+    wanted, _ = edits.applied(session, before, patch, given, STREAM_EDIT, StreamConfig, f"Stream {name}", MEANINGS)
+    _send(session, live, settled(before, wanted), force=force, json=json)
 
 
 def _send(session: Session, live: Answer[Any], wanted: Config, *, force: bool, json: bool) -> None:
-    """Show the differences, ask for confirmation, and send the whole configuration."""
-    name = str(wanted["name"])
-    found = changes(without_server_metadata(live.raw["config"]), without_server_metadata(wanted))
+    name, before = str(wanted["name"]), live.raw["config"]
+    differences = changes(without_server_metadata(before), without_server_metadata(wanted))
     check_config(wanted)
-    losses = stream_losses(live.raw["config"], wanted, live.raw["state"], time.time_ns())
-
-    def send() -> Answer[Any]:
-        return session.run(lambda manager: manager.stream_update(without_server_metadata(wanted)))
-
-    if session.dry_run:
-        session.effect.update({"messages_removed": gone} if (gone := messages_lost(losses)) else {})
-        preview_edit(session, found, send, json=json)
-        return
-    if not found:
-        show_outcome(live, json, "No difference in configuration")
-        return
-    if session.interactive or not json:
-        show_differences(found, f"Stream {name}", labelled=True)
-    warn_of_bucket(name, json=json)
-    typed = name if bucket_named(name) else ""
-    if not confirmed_edit(session, f"edit Stream {name}", force, losses, typed=typed):
-        return
-    answer = send()
-    show_outcome(answer, json, f"Stream {name} was updated")
-    warn_unless_taken(part_of(wanted, _paths(found)), answer, json, emptied=True)
-
-
-def _paths(found: list[Change]) -> list[str]:
-    return [one.path for one in found]
+    losses = stream_losses(before, wanted, live.raw["state"], time.time_ns())
+    if session.dry_run and (lost := messages_lost(losses)):
+        session.effect["messages_removed"] = lost
+    if differences:
+        warn_of_bucket(name, json=json or session.dry_run)
+    edit = AssetEdit(
+        f"Stream {name}",
+        differences,
+        losses,
+        lambda manager: manager.stream_update(without_server_metadata(wanted)),
+        lambda answer, line: show_outcome(answer, json, line),
+        typed=name if bucket_named(name) else "",
+    )
+    edit.send(session, live, wanted, force=force, json=json)
 
 
 def seal(session: Session, stream: StreamName = None, force: Force = False, json: Json = False) -> None:

@@ -40,7 +40,6 @@ def warn_of_bucket(stream: str, *, json: bool = False) -> None:
 
 
 def existing(session: Session, name: str) -> Answer[Any] | None:
-    """Return the stream of that name, or None."""
     try:
         return session.run(lambda manager: manager.stream_info(name))
     except ApiResponseError as failure:
@@ -56,10 +55,9 @@ def show_info(answer: Answer[Any], json: bool, done: str = "") -> None:
         return
     if done:
         output.note(safe(done, block=True))
-    from natsctl.cli.framework.output import show_page
     from natsctl.cli.render.streams import render_stream
 
-    show_page(render_stream(answer.value))
+    output.show_page(render_stream(answer.value))
 
 
 StateOnly = Annotated[bool, Option("--state", help="only the state")]
@@ -80,10 +78,9 @@ def info(
     if json or not state_only:
         show_info(answer, json)
         return
-    from natsctl.cli.framework.output import show_page
     from natsctl.cli.render.streams import render_stream_state
 
-    show_page(render_stream_state(answer.value))
+    output.show_page(render_stream_state(answer.value))
 
 
 def state(session: Session, stream: StreamName = None, no_select: NoSelect = False, json: Json = False) -> None:

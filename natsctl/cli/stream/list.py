@@ -27,7 +27,7 @@ from natsctl.cli.framework.output import emit_name_pages
 from natsctl.cli.framework.parameters import Argument, Option
 from natsctl.cli.framework.resolve import is_internal, is_match
 from natsctl.cli.framework.session import Session
-from natsctl.cli.render.tables import Columns, Reverse, Sort
+from natsctl.cli.render.tables import Columns, Reverse, Sort, selected_columns, sorted_rows
 from natsctl.cli.render.text import safe
 
 if TYPE_CHECKING:
@@ -64,12 +64,11 @@ def is_meant(name: str, patterns: Sequence[str] | None, all_streams: bool) -> bo
 def list_streams(
     session: Session, *, subject: str = "", patterns: Sequence[str] | None = None, all_streams: bool = False
 ) -> Streams:
-    """Return the selected streams, with the server's reports on those that it could not reach."""
+    """Return the selected streams, with the server's reports on unreachable ones."""
     return meant_streams(session.ask(lambda manager: manager.stream_list(subject=subject)), patterns, all_streams)
 
 
 def meant_streams(found: Listing[Answer[StreamInfo]], patterns: Sequence[str] | None, all_streams: bool) -> Streams:
-    """Return the selected streams of a list, or of one page of it."""
     kept = [one for one in found if is_meant(one.value.config.name, patterns, all_streams)]
     absent = {name: why for name, why in _absent(found.raw).items() if is_meant(name, patterns, all_streams)}
     return Streams(kept, absent, len(found) - len(kept))
@@ -84,7 +83,6 @@ def _absent(raw: dict[str, Any]) -> dict[str, str]:
 
 
 def nothing_found(streams: Streams, subject: str, patterns: Sequence[str] | None) -> str:
-    """Return the message for an empty list."""
     if patterns:
         return f"No Streams match {safe(' '.join(patterns))}"
     none = f"No Streams store {safe(subject)}" if subject else "No Streams defined"
@@ -115,8 +113,8 @@ def ls(
 ) -> None:
     """List the streams, smallest first.
 
-    With -n they are printed by name, those of buckets too, each page as it comes from the server. A table, and what is
-    sorted, is shown when all pages are there. With -j the names are one array, and with -j --details whole objects.
+    With -n they are printed by name, including buckets' streams, each page as it comes from the server. A table or a
+    sorted list is shown when all pages are there. With -j the names are one array, and with -j --details whole objects.
     """
     check_details(details, json)
     if names:
@@ -124,7 +122,6 @@ def ls(
         _list_names(session, subject, meant, reverse=reverse, json=json)
         return
     from natsctl.cli.render.streams import LIST, WIDE, render_stream_list, stream_rows
-    from natsctl.cli.render.tables import selected_columns, sorted_rows
 
     picked = selected_columns(LIST, columns or (WIDE if wide else None), False)
     streams = list_streams(session, subject=subject, patterns=patterns, all_streams=all_streams)
@@ -159,8 +156,8 @@ async def _meant_pages(pages: AsyncIterator[list[str]], meant: Callable[[str], b
 
 
 FIND: tuple[Flag, ...] = (
-    Flag("--server-name", TEXT, "server_name", "on a server whose name matches this regular expression"),
-    Flag("--cluster", TEXT, "cluster", "in a cluster whose name matches this regular expression"),
+    Flag("--server-name", TEXT, "server_name", "on a server with a name that matches this regular expression"),
+    Flag("--cluster", TEXT, "cluster", "in a cluster with a name that matches this regular expression"),
     Flag("--empty", SWITCH, "empty", "without messages"),
     Flag("--idle", DURATION, "idle", "without new messages or deliveries for this long"),
     Flag("--created", DURATION, "created", "created longer ago than this"),
@@ -171,7 +168,7 @@ FIND: tuple[Flag, ...] = (
     Flag("--mirrored", SWITCH, "mirrored", "that mirror another stream"),
     Flag("--leader", TEXT, "leader", "led by this server"),
     Flag("--api-level", WHOLE, "api_level", "that require at least this API level"),
-    Flag("--expression", TEXT, "expression", "for which this is true, such as 'state.messages > 10'"),
+    Flag("--expression", TEXT, "expression", "that match this expression, such as 'state.messages > 10'"),
     Flag("--invert", SWITCH, "invert", "invert every criterion except --subject"),
 )
 """Criteria that streams are found by."""
@@ -199,7 +196,6 @@ def find(
         _find_names(session, given)
         return
     from natsctl.cli.render.streams import LIST, WIDE, render_stream_list, stream_rows
-    from natsctl.cli.render.tables import selected_columns, sorted_rows
 
     picked = selected_columns(LIST, columns or (WIDE if wide else None), False)
     streams, found = find_streams(session, given)
@@ -220,7 +216,6 @@ def find(
 
 
 def find_streams(session: Session, given: Given) -> tuple[Streams, list[Answer[StreamInfo]]]:
-    """Return all streams, and those that meet the given criteria; streams of buckets do, too."""
     from natsctl.client.search import matching
 
     wanted, subject, invert = _criteria(given)
@@ -232,7 +227,6 @@ def find_streams(session: Session, given: Given) -> tuple[Streams, list[Answer[S
 
 
 def _find_names(session: Session, given: Given) -> None:
-    """Print the names of those that meet the criteria, page by page."""
     from natsctl.client.search import matching
 
     wanted, subject, invert = _criteria(given)

@@ -8,22 +8,23 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
 
+from natsctl.api import headers
 from natsctl.api.answers import StreamInfoAnswer, StreamPurgeAnswer
 from natsctl.api.errors import ApiResponseError, ErrCode, UsageError
 from natsctl.api.model import Model
 from natsctl.api.subjects import subject_fault
-from natsctl.api.units import format_size, plural
+from natsctl.api.units import format_size, parse_length, plural
 from natsctl.cli.framework import output
 from natsctl.cli.framework.consent import check_consent, confirmed, named
-from natsctl.cli.framework.flags import Force, Json, MissingOk, Raw, StreamName
+from natsctl.cli.framework.flags import WHOLE, Force, Json, MissingOk, Raw, StreamName
 from natsctl.cli.framework.parameters import Argument, Option
 from natsctl.cli.framework.resolve import pick_stream, suggesting
 from natsctl.cli.framework.session import Session
-from natsctl.cli.messaging.bodies import Translate, emit_body
+from natsctl.cli.messaging.bodies import Translate, emit_body, show_message
 from natsctl.cli.render.text import count, safe
 from natsctl.cli.stream.info import bucket_named, warn_of_bucket
 from natsctl.cli.stream.remove import StreamNames, chosen_streams, has_pattern
-from natsctl.client.message import DryRunError, Planned
+from natsctl.client.message import DryRunError, Message, Planned
 from natsctl.client.requests import Answer
 
 if TYPE_CHECKING:
@@ -40,7 +41,6 @@ def ask_sequence(session: Session, question: str, default: str = "") -> int:
     """Return the sequence that the user enters. Raises UsageError without a terminal."""
     if not session.interactive:
         raise UsageError("a message is needed: give SEQ")
-    from natsctl.cli.framework.flags import WHOLE
     from natsctl.cli.framework.prompts import Question, prompt
 
     help = "The sequence of the message. Settable as the second argument"
@@ -87,7 +87,7 @@ def _locating(session: Session, stream: str, wanted: int | str | None) -> Iterat
 
 
 def _ask_message(session: Session) -> tuple[int, str]:
-    """Return the sequence, or 0 and the subject whose last message is wanted."""
+    """Return the sequence, or 0 and a subject, meaning its last message."""
     seq = ask_sequence(session, "Message Sequence to retrieve", "-1")
     if seq > 0:
         return seq, ""
@@ -98,19 +98,15 @@ def _ask_message(session: Session) -> tuple[int, str]:
 
 
 def shown_body(session: Session, stream: str, message: StoredMsg, command: str) -> bytes:
-    """Return the body of a message, or its translation by a program."""
     body = message.data or b""
     if not command:
         return body
     from natsctl.cli.messaging.message_templates import translated
-    from natsctl.client.message import Message
 
     return session.run(lambda manager: translated(command, Message(message.subject, body), stream))
 
 
 def _show_message(stream: str, message: StoredMsg, body: bytes, raw: bool) -> None:
-    from natsctl.api import headers
-    from natsctl.cli.messaging.bodies import show_message
     from natsctl.cli.render.streams import render_item
 
     if raw:
@@ -166,7 +162,6 @@ def _next_page(session: Session, json: bool) -> bool:
 
 
 def _since(session: Session, name: str, since: str) -> int:
-    from natsctl.api.units import parse_length
     from natsctl.client.stream_state import sequence_at
 
     try:
@@ -179,7 +174,6 @@ def _since(session: Session, name: str, since: str) -> int:
 
 
 def _messages(session: Session, name: str, seq: int, subject: str) -> Iterator[Answer[StreamMsgGetAnswer]]:
-    """Yield the messages on `subject` from `seq` on, each requested when it is needed."""
     from natsctl.client.stream_state import next_answer
 
     while True:
@@ -197,7 +191,6 @@ def _show_viewed(
     if json:
         output.emit_json_line(answer.raw["message"])
         return
-    from natsctl.api import headers
     from natsctl.cli.render.message import render_headers
     from natsctl.cli.render.streams import render_viewed
 
@@ -286,8 +279,6 @@ def _moment(older_than: str) -> int:
     """Return the moment before which messages are purged, 0 for none."""
     if not older_than:
         return 0
-    from natsctl.api.units import parse_length
-
     try:
         return time.time_ns() - parse_length(older_than)
     except ValueError as failure:
@@ -324,9 +315,6 @@ def _documents(effects: dict[str, PurgeEffect]) -> dict[str, Any]:
 
 
 def _effect_text(effect: PurgeEffect, name: str) -> str:
-    """Return a description of the purged messages, for the question to the user."""
-    from natsctl.api.units import format_size
-
     if not effect.messages:
         return f"No messages of Stream {safe(name)} would be removed"
     most = "at most " if effect.at_most else ""

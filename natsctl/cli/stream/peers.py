@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-from msgspec import field
-
 from natsctl.api.errors import ApiResponseError, ErrCode, NatsctlError
-from natsctl.api.model import Model, blank, new_list, zero
-from natsctl.api.units import plural
 from natsctl.cli import leadership
 from natsctl.cli.framework import output
 from natsctl.cli.framework.consent import check_consent, confirmed, confirmed_at_terminal, named
@@ -24,10 +20,9 @@ from natsctl.cli.leadership import (
     Preferred,
     Wait,
     balance_leaders,
-    hand_over,
     pick_peer,
 )
-from natsctl.cli.render.text import count, safe
+from natsctl.cli.render.text import safe
 from natsctl.cli.stream.list import FIND, find_streams
 from natsctl.client.leaders import (
     WAIT_S,
@@ -45,21 +40,6 @@ if TYPE_CHECKING:
     from natsctl.client.requests import Answer
 
 
-class Moved(Model):
-    """A stream whose leader changed."""
-
-    stream: str = field(default_factory=blank)
-    from_: str = field(name="from", default_factory=blank)
-    to: str = field(default_factory=blank)
-
-
-class Balance(Model):
-    """`stream cluster balance`: number of examined streams, and those whose leaders moved."""
-
-    streams: int = field(default_factory=zero)
-    moved: list[Moved] = field(default_factory=new_list)
-
-
 def step_down(
     session: Session,
     stream: StreamName = None,
@@ -70,15 +50,12 @@ def step_down(
 ) -> None:
     """Make the leader of a stream step down, and wait for a new one."""
     asset = ClusterAsset(pick_stream(session, stream))
-    _, after = hand_over(session, asset, preferred, wait_seconds(wait) or WAIT_S, quiet=json)
-    if json:
-        output.emit_json(after)
+    if not leadership.step_down(session, asset, preferred, wait, json):
         return
-    from natsctl.cli.framework.output import show_page
     from natsctl.cli.render.streams import render_stream_state
 
     answer = session.run(lambda manager: manager.stream_info(asset.stream))
-    show_page(render_stream_state(answer.value))
+    output.show_page(render_stream_state(answer.value))
 
 
 @flagged(tuple(flag for flag in FIND if flag.name != "--api-level"))
@@ -90,24 +67,18 @@ def balance(
     force: Force = False,
     json: Json = False,
 ) -> None:
-    """Spread the leaders of streams, those of buckets too, evenly over the servers that have copies of them."""
+    """Spread the leaders of streams, including buckets' streams, evenly over the servers that have copies of them."""
     _, found = find_streams(session, given)
-    infos = {ClusterAsset(str(one.raw["config"]["name"])): one.raw for one in found}
-    done = balance_leaders(session, infos, wait_seconds(wait) or WAIT_S, force=force, json=json)
-    if done is None:
-        return
-    if json:
-        output.emit_json({"streams": len(found), "moved": done})
-    else:
-        output.emit(f"Balanced {plural(len(done), 'stream')} of {count(len(found))}")
+    infos = {ClusterAsset(str(answer.raw["config"]["name"])): answer.raw for answer in found}
+    balance_leaders(session, infos, wait, json, "stream", {"streams": len(infos)})
 
 
-RemovalWait = Annotated[str | None, Option("--wait", metavar="DURATION", help="longest wait for its removal [10s]")]
-CancelWait = Annotated[str | None, Option("--wait", metavar="DURATION", help="longest wait until it has settled [1m]")]
+RemovalWait = Annotated[str | None, Option("--wait", metavar="DURATION", help="maximum wait for its removal [10s]")]
+CancelWait = Annotated[str | None, Option("--wait", metavar="DURATION", help="maximum wait until it has settled [1m]")]
 
 
 class NotMovingError(NatsctlError):
-    """The servers of a stream are those that it should have."""
+    """The stream already has its copies on the right servers."""
 
 
 def peer_remove(
@@ -141,7 +112,7 @@ def _remove(session: Session, name: str, leaving: str) -> Answer[StreamRemovePee
         return session.run(lambda manager: manager.stream_peer_remove(name, leaving))
     except ApiResponseError as failure:
         if failure.err_code == ErrCode.PEER_REMAP:
-            failure.hint = f"no other server can take its place: natsctl stream edit {name} --replicas reduces them"
+            failure.hint = leadership.no_other_server(ClusterAsset(name))
         raise
 
 
@@ -155,7 +126,7 @@ def evacuate(
 ) -> None:
     """Move a stream and its consumers away from a server, to another server of the cluster."""
     asset = ClusterAsset(pick_stream(session, stream))
-    leadership.evacuate(session, asset, peer, wait_seconds(wait) or MOVE_WAIT_S, force=force, json=json)
+    leadership.evacuate(session, asset, peer, wait, force, json)
 
 
 def cancel_move(
@@ -181,10 +152,9 @@ def cancel_move(
     if json:
         output.emit_json(answer.raw)
         return
-    from natsctl.cli.framework.output import show_page
     from natsctl.cli.render.streams import render_stream
 
-    show_page(render_stream(after.value))
+    output.show_page(render_stream(after.value))
 
 
 def _cancel(session: Session, asset: ClusterAsset) -> Answer[StreamCancelMoveAnswer]:
@@ -206,7 +176,7 @@ VERBS = (
     Verb(
         "balance",
         balance,
-        answer="cli.stream.peers:Balance",
+        answer="cli.leadership:LeaderBalance",
         examples=("natsctl stream cluster balance --subject 'ORDERS.>' --dry-run",),
     ),
     Verb(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 from natsctl.api.errors import ApiResponseError, ErrCode, ExitCode, NatsctlError
-from natsctl.api.units import plural
+from natsctl.api.units import format_size, plural
 from natsctl.cli.framework import output
 from natsctl.cli.framework.consent import check_consent, confirmed, named
 from natsctl.cli.framework.flags import Force, Json, MissingOk
@@ -35,12 +35,12 @@ class NoStreamMatchesError(NatsctlError):
 
 
 def has_pattern(words: Sequence[str] | None) -> bool:
-    """Return whether one of the words may match streams that the user has not named."""
+    """Return whether one of the patterns may match streams that the user has not named."""
     return any(is_pattern(word) for word in words or ())
 
 
 def chosen_streams(session: Session, words: Sequence[str] | None, *, missing_ok: bool = False) -> list[str]:
-    """Return the selected streams, each once: the given names, those that match patterns, else the user's pick.
+    """Return the selected streams, each once: the given names, the matches of patterns, else the user's pick.
 
     A pattern matches streams of buckets only if it has their prefix. Raises NoStreamMatchesError.
     """
@@ -96,7 +96,7 @@ def rm(
 def _live(
     session: Session, names: list[str], missing_ok: bool
 ) -> tuple[dict[str, Answer[StreamInfoAnswer]], dict[str, str]]:
-    """Return the live streams, and the errors of those that are stored but not served.
+    """Return the live streams, and the errors of streams that are stored but not served.
 
     Missing ones are left out if that is no error.
     """
@@ -128,9 +128,6 @@ def _effect(live: dict[str, Answer[StreamInfoAnswer]]) -> dict[str, int]:
 
 
 def _loss_text(one: Answer[StreamInfoAnswer]) -> str:
-    """Return a description of the removed data of a stream, for a question."""
-    from natsctl.api.units import format_size
-
     state = one.value.state
     messages, consumers = plural(state.messages, "message"), plural(state.consumer_count, "consumer")
     return f"Stream {safe(one.value.config.name)} holds {messages} ({format_size(state.bytes)}) and {consumers}"

@@ -26,14 +26,15 @@ from natsctl.cli.framework.flags import (
     every_seconds,
     watch_seconds,
 )
-from natsctl.cli.framework.live import Every, plot_room
+from natsctl.cli.framework.live import Every, emit_each, plot_room, progress, watch
+from natsctl.cli.framework.live import watch as show_again
 from natsctl.cli.framework.parameters import Argument, Option
 from natsctl.cli.framework.resolve import pick_stream, suggesting
 from natsctl.cli.framework.session import Session
-from natsctl.cli.render.tables import Columns, Reverse, Sort
+from natsctl.cli.render.tables import Columns, Reverse, Sort, selected_columns, sorted_rows
 from natsctl.cli.render.text import count, safe
 from natsctl.cli.stream.list import Streams, Subject, list_streams, nothing_found, warn_absent
-from natsctl.cli.stream.transfer import FromBackup
+from natsctl.cli.stream.transfer import FromBackup, checked_tables
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -76,10 +77,8 @@ class DeepFlags(NamedTuple):
 
 
 def deep_report(session: Session, spark: SparkFlags, stream: str, flags: DeepFlags, *, json: bool) -> None:
-    """Show the report on a stream, and write its page."""
     from natsctl.api.times import parse_time
     from natsctl.cli.spark_work import run_on_spark
-    from natsctl.cli.stream.transfer import checked_tables
     from natsctl.spark.stream_report import slot_length
 
     tables = checked_tables(session, stream, flags.backup)
@@ -121,15 +120,14 @@ def _show_deep(found: DeepReport, json: bool) -> None:
 
         output.emit_json(to_builtins(found))
         return
-    from natsctl.cli.framework.output import show_page, show_table, width
     from natsctl.cli.render.spark_reports import deep_page, deep_plot, deep_tables
 
-    show_page(deep_page(found))
+    output.show_page(deep_page(found))
     if found.slots:
-        output.emit("\n" + deep_plot(found, width() or 100))
+        output.emit("\n" + deep_plot(found, output.width() or 100))
     for table in deep_tables(found):
         output.emit("")
-        show_table(table)
+        output.show_table(table)
 
 
 class Totals(Model):
@@ -169,7 +167,7 @@ def _sort_flag(letter: str, word: str) -> Option:
 
 
 class Order(NamedTuple):
-    """Sort columns as flags, of which one may be used: a bundle for commands."""
+    """Sort columns as flags, at most one at a time: a bundle for commands."""
 
     by_consumers: Annotated[bool, _sort_flag("o", "consumers")] = False
     by_messages: Annotated[bool, _sort_flag("m", "messages")] = False
@@ -179,7 +177,6 @@ class Order(NamedTuple):
 
     @property
     def column(self) -> str:
-        """Return the column; raises UsageError for several."""
         words = ("consumers", "messages", "stream", "storage", self.sort)
         asked = [word for word, given in zip(words, self, strict=True) if word and given]
         if len(asked) > 1:
@@ -192,7 +189,7 @@ Leaders = Annotated[bool, Option("--leaders", "-l", help="number of streams that
 Dot = Annotated[str, Option("--dot", metavar="FILE", help="write the replication graph for GraphViz")]
 
 
-InAnyCase = Annotated[bool, Option("--all", "-a", help="all streams, which is the default")]
+InAnyCase = Annotated[bool, Option("--all", "-a", help="all streams (the default)")]
 
 
 def report(
@@ -213,7 +210,7 @@ def report(
     all_streams: InAnyCase = False,
     json: Json = False,
 ) -> None:
-    """Report on all streams, those of buckets too, by size: their sums, mirrors, sources and leaders.
+    """Report on all streams, including buckets' streams, by size: their sums, mirrors, sources and leaders.
 
     With --deep every message of STREAM is read: the report shows its subjects, payload sizes, messages over time,
     duplicates and gaps.
@@ -222,10 +219,7 @@ def report(
     if deep.deep:
         deep_report(session, spark, pick_stream(session, stream), deep, json=json)
         return
-    from natsctl.cli.framework.live import emit_each
-    from natsctl.cli.framework.live import watch as show_again
     from natsctl.cli.render.streams import REPORT
-    from natsctl.cli.render.tables import selected_columns
 
     order = by.column
     every_s = watch_seconds(watch, rounds)
@@ -259,9 +253,7 @@ def _show_report(streams: Streams, subject: str, tables: Callable[[], Renderable
     if not streams.answers and not streams.absent:
         output.emit(nothing_found(streams, subject, None))
         return
-    from natsctl.cli.framework.output import show_table
-
-    show_table(tables())
+    output.show_table(tables())
 
 
 def _cluster_of(info: StreamInfo) -> str:
@@ -270,7 +262,6 @@ def _cluster_of(info: StreamInfo) -> str:
 
 def _rows(streams: Streams, order: str, reverse: bool, raw: bool) -> list[Row]:
     from natsctl.cli.render.streams import REPORT, stream_rows
-    from natsctl.cli.render.tables import sorted_rows
 
     rows = stream_rows([one.value for one in streams.answers], streams.absent, time.time_ns(), raw=raw)
     return sorted_rows(sorted_rows(rows, REPORT, "stream", False), REPORT, order, reverse)
@@ -361,19 +352,17 @@ def gaps(
     if json:
         output.emit_json(found)
     elif found:
-        from natsctl.cli.framework.output import show_table
         from natsctl.cli.render.tables import render_table
 
         columns = ("First Message", "Last Message", "Missing")
         rows = [(count(first), count(last), count(last - first + 1)) for first, last in found]
         title = f"{plural(len(found), 'gap')} found in Stream {name}"
-        show_table(render_table(title, columns, rows, columns))
+        output.show_table(render_table(title, columns, rows, columns))
     else:
         output.emit(f"No deleted messages in {safe(name)}")
 
 
 def _read_gaps(session: Session, live: Answer[StreamInfoAnswer], *, bar: bool, quiet: bool) -> list[Gap]:
-    from natsctl.cli.framework.live import progress
     from natsctl.client.stream_state import walk_gaps
 
     what = f"Reading Stream {live.value.config.name}"
@@ -388,7 +377,6 @@ def graph(
     rounds: Rounds = 0,
 ) -> None:
     """Plot how many messages a stream holds, and how fast they come and go, until Ctrl-C."""
-    from natsctl.cli.framework.live import watch
     from natsctl.cli.render.plot import Rate, Series, render_plots
 
     columns, lines = plot_room(rounds)
@@ -439,9 +427,8 @@ def subjects(
     elif names:
         output.emit_names(subject for subject, _ in rows)
     elif rows:
-        from natsctl.cli.framework.output import show_table, width
         from natsctl.cli.render.streams import render_subjects
 
-        show_table(render_subjects(name, rows, width()))
+        output.show_table(render_subjects(name, rows, output.width()))
     else:
         output.emit(f"No subjects match {safe(filter)} in Stream {safe(name)}")

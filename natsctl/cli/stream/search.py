@@ -14,6 +14,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
+from natsctl.api import headers
 from natsctl.api.errors import NothingReceivedError, UsageError
 from natsctl.api.model import Model
 from natsctl.api.times import format_time
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
 
 
 class SearchTotals(Model):
-    """Numbers of messages that match, and of those that were looked at."""
+    """Numbers of matching and of examined messages."""
 
     matches: int
     searched: int
@@ -55,7 +56,7 @@ class SearchTotals(Model):
 class MessageScope(Mapping[str, Any]):
     """The names that an expression about a message may use, each made when it is asked for.
 
-    `json` is the body as JSON, nil where it is none; `headers` has the first value of each name.
+    `json` is the body as JSON, nil if it is not JSON; `headers` has the first value of each name.
     """
 
     NAMES = ("subject", "seq", "time", "size", "headers", "data", "json")
@@ -90,15 +91,12 @@ class MessageScope(Mapping[str, Any]):
 
     @cached_property
     def headers(self) -> dict[str, str]:
-        """Return the headers by name."""
-        from natsctl.api import headers
-
         pairs = headers.parse(self._message.header)
         return {_text(key): _text(value) for key, value in reversed(list(pairs))}
 
     @cached_property
     def json(self) -> Any:
-        """Return the body as JSON, None where it is none."""
+        """Return the body as JSON, None if it is not JSON."""
         try:
             return json_module.loads(self._message.payload)
         except (ValueError, RecursionError):
@@ -110,7 +108,7 @@ def _text(raw: bytes) -> str:
 
 
 class SearchFilters(NamedTuple):
-    """Flags that select messages by what they are: a bundle for commands."""
+    """Flags that select messages by subject and content: a bundle for commands."""
 
     subject: Subjects = None
     exclude_subject: ExcludeSubjects = None
@@ -123,7 +121,6 @@ class SearchFilters(NamedTuple):
     seq: Sequences = ""
 
     def selection(self) -> MessageSelection:
-        """Return the selection of the flags. Raises UsageError."""
         return narrow_selection(
             read_selection(self.subject, self.since, self.until, self.seq),
             after=None,
@@ -147,7 +144,7 @@ def search(
     ignore_case: Annotated[bool, Option("--ignore-case", "-i", help="PATTERN ignores case")] = False,
     expression: Annotated[
         str,
-        Option("--expression", metavar="EXPR", help="only messages for which this is true, as in json.total > 100"),
+        Option("--expression", metavar="EXPR", help="only messages that match this expression, as in json.total > 100"),
     ] = "",
     count: Annotated[int, Option("--count", metavar="N", help="end after N matches", min=0)] = 0,
     total: Annotated[bool, Option("--total", help="print the number of matches only")] = False,
@@ -155,7 +152,7 @@ def search(
     raw: Annotated[bool, Option("--raw", "-r", help="bodies only, each on a line")] = False,
     json: Json = False,
 ) -> None:
-    """Search a stream for messages, and print those that pass every filter.
+    """Search a stream for messages, and print the messages that pass every filter.
 
     An expression is about subject, seq, time, size, headers, data, and json, the body as JSON. Nothing is removed or
     acknowledged. Without a match the exit status is 7.
@@ -164,7 +161,7 @@ def search(
     if pattern:
         pick = replace(pick, payloads=(*pick.payloads, _pattern(pattern, fixed, ignore_case)))
     elif fixed or ignore_case:
-        raise UsageError("--fixed-strings and --ignore-case are about PATTERN, which is not given")
+        raise UsageError("--fixed-strings and --ignore-case are about PATTERN, but it is missing")
     if total and raw:
         raise UsageError("--total prints a number, --raw bodies")
     test = _condition(expression)

@@ -1,4 +1,4 @@
-"""`natsctl stream template`: templates, which make a stream for each subject on its first message."""
+"""`natsctl stream template`: templates that make a stream for each subject on its first message."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ if TYPE_CHECKING:
 
 NOT_ON_SERVERS_OF_TODAY = "nats-server has had no stream templates since 2.14; natsctl server has"
 
-TemplateName = Annotated[str | None, Argument(metavar="TEMPLATE", help="the template")]
+TemplateName = Annotated[str | None, Argument(metavar="TEMPLATE", help="name of the template")]
 
 _OF_ONE_STREAM = ("--mirror", "--source", "--first-sequence")
 TEMPLATE_ADD = (
     *(flag for flag in STREAM_ADD if flag.name not in _OF_ONE_STREAM),
-    Flag("--max-streams", WHOLE, "max_streams", "most streams that the template creates"),
+    Flag("--max-streams", WHOLE, "max_streams", "max streams that the template creates"),
 )
 
 
@@ -124,7 +124,6 @@ def _info(session: Session, name: str) -> Answer[Any]:
 
 
 def _existing(session: Session, name: str) -> Answer[Any] | None:
-    """Return the template, None if it does not exist."""
     try:
         return _info(session, name)
     except ApiResponseError as failure:
@@ -154,10 +153,9 @@ def _show(answer: Answer[Any], json: bool, done: str = "") -> None:
         return
     if done:
         output.note(safe(done))
-    from natsctl.cli.framework.output import show_page
     from natsctl.cli.render.streams import render_template
 
-    show_page(render_template(answer.value))
+    output.show_page(render_template(answer.value))
 
 
 @contextmanager

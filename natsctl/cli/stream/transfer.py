@@ -35,9 +35,9 @@ from natsctl.cli.backup.transfer_flags import (
 )
 from natsctl.cli.framework import output
 from natsctl.cli.framework.consent import check_consent, confirmed, named
-from natsctl.cli.framework.flags import ConfigFile, Force, Json, Progress, SparkFlags
+from natsctl.cli.framework.flags import ConfigFile, Force, Json, Progress, SparkFlags, read_moment
 from natsctl.cli.framework.parameters import Argument, Option
-from natsctl.cli.framework.resolve import suggesting
+from natsctl.cli.framework.resolve import check_stream, suggesting
 from natsctl.cli.framework.session import Session
 from natsctl.cli.render.text import count, duration, safe
 from natsctl.cli.stream.info import show_info
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 
 def backup(
     session: Session,
-    stream: Annotated[str, Argument(metavar="STREAM", help="the stream")],
+    stream: Annotated[str, Argument(metavar="STREAM", help="name of the stream")],
     target: Annotated[Path, Argument(metavar="TARGET", help="directory, or a file such as ORDERS.tgz")],
     progress: Progress = True,
     check: Check = False,
@@ -131,10 +131,10 @@ def restore(
 ) -> None:
     """Restore a stream from a backup of any form, under its own or another name.
 
-    A restore that fails leaves nothing behind. A stream that is replaced is saved first and put back if the restore
+    A failed restore leaves no stream. A stream that is replaced is saved first and put back if the restore
     fails; between its removal and the end of the restore there is no stream of that name.
 
-    Under another name, an archive of version 1 is written anew first, because each of its records is bound to the
+    Under another name, an archive of version 1 is rewritten first, because each of its records is bound to the
     stream's name; one of version 2 is sent as it is.
     """
     from natsctl.client.backup.restore import RestoreOptions
@@ -199,7 +199,7 @@ def _show_restored(done: Restored, json: bool) -> None:
     what: Any = {
         "restored": f'\nRestored stream "{safe(done.stream)}" in {took}\n',
         "replaced": f'\nReplaced stream "{safe(done.stream)}" in {took}\n',
-        "skipped": f"Stream {safe(done.stream)} exists and was left alone\n",
+        "skipped": f"Stream {safe(done.stream)} exists and was kept as it is\n",
     }
     show_info(done.answer, json, what[done.action])
 
@@ -241,7 +241,7 @@ class ExportRange(NamedTuple):
         if self.since and self.start_seq:
             raise UsageError("--since and --start-seq exclude each other")
         if self.start_seq and self.end_seq and self.start_seq > self.end_seq:
-            raise UsageError(f"--start-seq {self.start_seq} is behind --end-seq {self.end_seq}")
+            raise UsageError(f"--start-seq {self.start_seq} is after --end-seq {self.end_seq}")
         found = {"subject": self.subject, "startingTimestamp": _read_since(self.since)}
         for name, seq in (("startingOffsets", self.start_seq), ("endingOffsets", self.end_seq)):
             found[name] = json_text.dumps({stream: seq}) if seq else ""
@@ -252,7 +252,6 @@ class ExportRange(NamedTuple):
 
 def _read_since(text: str) -> str:
     from natsctl.api.times import format_time
-    from natsctl.cli.framework.flags import read_moment
 
     try:
         return format_time(read_moment(text, back=True)) if text else ""
@@ -297,7 +296,7 @@ def export(
     spark: SparkFlags,
     part: ExportRange,
     wanted: ExportForm,
-    stream: Annotated[str, Argument(metavar="STREAM", help="the stream")],
+    stream: Annotated[str, Argument(metavar="STREAM", help="name of the stream")],
     target: Annotated[
         str, Argument(metavar="TARGET", help="a file such as out.parquet, a folder, or a URL that Spark knows")
     ],
@@ -344,7 +343,6 @@ def export(
 
 def checked_tables(session: Session, stream: str, backup: Path | None) -> Tables:
     """Return the tables with the stream; raises if it does not exist, before Spark starts."""
-    from natsctl.cli.framework.resolve import check_stream
     from natsctl.cli.sql import BackupTables, ServerTables
 
     if backup is not None:
@@ -406,7 +404,7 @@ Writers = Annotated[
 def load(
     session: Session,
     spark: SparkFlags,
-    stream: Annotated[str, Argument(metavar="STREAM", help="the stream")],
+    stream: Annotated[str, Argument(metavar="STREAM", help="name of the stream")],
     source: Annotated[str, Argument(metavar="SOURCE", help="a file or folder, or a URL that Spark knows")],
     format: FileFormat = "",
     subject: OneSubject = "",
@@ -509,7 +507,7 @@ def _check_open(config: StreamConfig) -> None:
 
 
 def _name(stream: str, source: str) -> str:
-    """Return the prefix of message ids for rows without one, which is the same for the same files."""
+    """Return the prefix of message ids for rows without one, the same for the same files."""
     return f"import-{hashlib.blake2b(f'{stream} {source}'.encode(), digest_size=8).hexdigest()}"
 
 

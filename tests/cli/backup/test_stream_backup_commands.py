@@ -79,7 +79,7 @@ def test_what_exists_is_refused_skipped_or_replaced(natsctl: Run, tmp_path: Path
     refused = natsctl("str", "restore", target, "-j")
     assert (refused.code, "--on-existing" in refused.error["hint"]) == (4, True)
     skipped = natsctl("str", "restore", target, "--on-existing", "skip")
-    assert (skipped.code, "left alone" in skipped.err) == (0, True)
+    assert (skipped.code, "kept as it is" in skipped.err) == (0, True)
     assert natsctl("str", "info", "S", "-j").json["state"]["messages"] == 0
     planned = natsctl("str", "restore", target, "--on-existing", "replace", "--dry-run", "-j").json
     assert [one["subject"].rpartition(".STREAM.")[2] for one in planned["requests"]] == ["DELETE.S", "RESTORE.S"]

@@ -135,7 +135,7 @@ def test_what_is_read_becomes_a_backup_of_the_stream(five: Run, tmp_path: Path, 
 def test_of_several_starts_one_is_taken_and_named(five: Run) -> None:
     done = five("sub", "s.*", "--last", "--start-sequence", "4", "--new", "-T", "--raw")
     assert (done.code, done.out) == (0, "4\n5\n")
-    assert "warning: ignored beside --start-sequence: --last, --new\n" in done.err
+    assert "warning: ignored with --start-sequence: --last, --new\n" in done.err
 
 
 @pytest.mark.ours("how messages are shown")

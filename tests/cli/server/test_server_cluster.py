@@ -72,7 +72,7 @@ def test_servers_that_do_not_answer_are_named_and_the_others_compared(offline: R
     assert done.out.count("IN SYNC") == 2
     assert "Warning: n4: no JetStream" in done.err
     assert "Warning: expected 4 responses got 2" in done.err
-    assert "Warning: no answer of n3, which others name as leader or peer" in done.err
+    assert "Warning: no answer of n3, but others name it as leader or peer" in done.err
 
 
 @pytest.mark.parametrize(
