@@ -111,7 +111,7 @@ def _websocket(options: ServerOptions, main: Authenticator | None) -> dict[str, 
 
 
 def system_account(options: ServerOptions) -> str:
-    """Return the account of the server's own requests and events, "" where there is none.
+    """Return the account of the server's own requests and events, or "".
 
     JetStream has one whatever is configured, and an account named like the default one is it. Source: nats-server,
     server.go and EnableJetStream.
@@ -128,7 +128,7 @@ def system_account(options: ServerOptions) -> str:
 
 
 def jetstream_accounts(options: ServerOptions) -> dict[str, AccountLimits] | None:
-    """Return the limits of the accounts that have JetStream, None where accounts are not configured."""
+    """Return the limits of the accounts with JetStream, or None if accounts are not configured."""
     system = system_account(options)
     if all(account.name in (system, GLOBAL_ACCOUNT) and account.jetstream is None for account in options.accounts):
         return None

@@ -4,12 +4,12 @@ The loop thread asks every dirty stream for a commit once per turn; a stream giv
 is appended while a sync is in flight gathers for the next one, without any artificial delay.  A few worker threads
 run the disk part (the system calls release the GIL); finished commits come back to the loop thread in one call, where
 acks leave. A commit goes to the worker that was busy last: it wakes in half the time of one that has slept long. A
-stream whose disk is slow holds one worker; the streams of other disks go on with the rest. A fault in what one stream
-does around its commit is reported and holds up no other stream.
+stream on a slow disk occupies one worker; streams on other disks continue with the rest. A fault in the work of one
+stream does around its commit is reported and holds up no other stream.
 
 With the native module and a loop, commits that only append to open files are written and synced by threads that never
 hold the interpreter's lock: the loop thread and the disk do not wait for each other. A write that fails there is done
-again by a worker, which knows what to do without room; a sync that fails is final, as everywhere.
+again by a worker, which handles a full disk; a failed sync is final, as everywhere.
 
 A small commit of the only stream that has one is run on the loop thread as long as the disk answers quickly: the two
 hand-overs between threads would take longer than the sync. The time of small commits is measured as they go, in either
@@ -41,11 +41,11 @@ if TYPE_CHECKING:
 WORKERS: Final = 12
 """Threads that may wait for a disk at the same time; one new stream after the other waits for four flushes."""
 IN_PLACE_S: Final = 0.0005
-"""Time of a small commit up to which the next one is run on the loop thread. Source: docs/adr/0002."""
+"""Maximum duration of a small commit for running the next one on the loop thread. Source: docs/adr/0002."""
 WEIGHT: Final = 8
 """Small commits over which their time is averaged."""
 MAX_SAMPLE_S: Final = 4 * IN_PLACE_S
-"""Longest time of one commit that counts, so that a single slow sync among quick ones does not decide."""
+"""Maximum duration that one commit counts, so that a single slow sync among fast ones does not decide."""
 
 WRITE_FAILED: Final = 1
 """Outcome of a native job that Python does again."""
@@ -71,12 +71,12 @@ class Committer:
         """Prepare to commit `store`.
 
         `post` runs a call on the loop thread, `finished` is called after commits ended, `fault` for faults in our code.
-        With `loop`, and the native module, threads without the interpreter do most of the work.
+        With `loop` and the native module, threads outside the interpreter do most of the work.
         """
         self._loop = loop if lib is not None else None
         self._native: CommitThreads | None = None
         self._wake = (-1, -1)
-        """The pipe by which they wake the loop."""
+        """The pipe for waking the loop."""
         self._clock_s = clock_s
         self._store = store
         self._post = post
@@ -109,7 +109,7 @@ class Committer:
             self._loop.add_reader(self._wake[0], self._collect)
 
     def stop(self) -> None:
-        """End the worker threads after the jobs that they have; one that still waits for its disk is left behind."""
+        """End the worker threads after their current jobs; a thread that still waits for its disk is abandoned."""
         with self._lock:
             self._posted = True  # nothing is posted any more: the loop may be closed by then
         for inbox in self._threads.values():
@@ -122,7 +122,7 @@ class Committer:
             self._loop.remove_reader(self._wake[0])
             self._native.stop(not self.in_flight)
             self._native = None
-            if not self.in_flight:  # else a thread that is left behind writes to it
+            if not self.in_flight:  # else an abandoned thread writes to it
                 os.close(self._wake[0])
                 os.close(self._wake[1])
 
@@ -215,7 +215,7 @@ class Committer:
         self._finished()
 
     def _collect(self) -> None:
-        """Finish what the native threads have done; on the loop thread."""
+        """Finish the native threads' completed jobs, on the loop thread."""
         os.read(self._wake[0], select.PIPE_BUF)
         if self._native is None:
             return

@@ -1,13 +1,13 @@
 """The embedded server: JetStream for a command that names no server, on the user's own data folder.
 
-It may have a configuration, `nats.conf` in the data folder or the file of NATSCTL_SERVER_CONFIG, which makes it a leaf
-node of another server, with a name and a JetStream domain. Its address, its users and its data folder are fixed: it
-belongs to the commands of one user.
+It may have a configuration, `nats.conf` in the data folder or the file of NATSCTL_SERVER_CONFIG, which can make it a
+leaf node of another server, with a name and a JetStream domain. Its address, its users and its data folder are fixed:
+it belongs to the commands of one user.
 
 The first command on a folder owns the server: it holds the store's lock, listens on 127.0.0.1 with a random token, and
 publishes its address in `server.json`. Commands that come meanwhile are guests of that server. Each guest keeps one
-idle connection to it, so the owner knows its guests, and they know when it is gone. The file is a hint, the store's
-lock is the truth: a file whose server does not answer under the id in it is stale.
+idle connection to it, so the owner knows its guests, and they notice its end. The file is a hint, the store's
+lock is the truth: a file is stale if its server does not answer with the id in it.
 
 An owner that ends waits a moment for short guests, then hands over: it stops with everything synced, and the first
 guest that gets the store's lock serves on at the same address with the same token, so that the clients of all others,
@@ -48,7 +48,7 @@ ANSWER_WITHIN_S: Final = 2.0
 """Time limit of an answer from the server that a file names; after it, the file counts as stale."""
 
 GUEST_NAME: Final = "natsctl-embedded-guest"
-"""Client name of the connection by which a command holds on to another command's server."""
+"""Client name of a command's connection that keeps another command's server running."""
 
 _CHUNK_BYTES: Final = 64 << 10
 
@@ -72,7 +72,7 @@ class SharedServer(msgspec.Struct, frozen=True):
 
 
 def load_shared(data_dir: Path) -> SharedServer | None:
-    """Return the content of the file, None when there is none or it is malformed."""
+    """Return the content of the file, or None if it is missing or malformed."""
     try:
         return msgspec.json.decode((data_dir / FILE_NAME).read_bytes(), type=SharedServer)
     except (OSError, msgspec.DecodeError):
@@ -231,7 +231,7 @@ class EmbeddedServer:
 
     def stop(self) -> None:
         """Leave the server, or stop it as its owner: after a bounded wait for guests, with everything synced."""
-        self._stopped = True  # outside the lock, which a takeover in progress holds until it sees this
+        self._stopped = True  # outside the lock: a takeover in progress holds it until it sees this
         with self._lock:
             server, guest, shared = self._server, self._guest, self._shared
             self._server, self._guest = None, None
@@ -289,7 +289,7 @@ class EmbeddedServer:
         return True
 
     def _watch(self, guest: GuestConnection) -> None:
-        """Take over, or join the guest that did, when the owner is gone."""
+        """Take over after the end of the owner, or join the guest that did."""
         guest.wait_until_gone()
         with self._lock:
             if self._stopped or self._guest is not guest:
@@ -299,7 +299,7 @@ class EmbeddedServer:
             try:
                 self._attach(self._shared)
             except (StorageError, OSError) as error:
-                self._notify(f"the embedded server is gone: {error}")
+                self._notify(f"the embedded server has ended: {error}")
 
     def _wait_for_guests(self, server: ServerThread) -> None:
         deadline = time.monotonic() + GUEST_WAIT_S

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _HANDED_OVER: Final = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")
 """Prefix of the path of a file descriptor that the process was started with."""
 MAX_BYTES: Final = 64 << 20
-"""Most bytes of one file."""
+"""Maximum size of one file."""
 
 
 def read_file(path: Path, most: int = MAX_BYTES) -> bytes:
@@ -41,9 +41,9 @@ def read_file(path: Path, most: int = MAX_BYTES) -> bytes:
 
 
 def replace_file(path: Path, content: bytes, *, mode: int = 0o600, durable: bool = True) -> None:
-    """Write a file in place of an old one; raises OSError.
+    """Write a file, replacing an old one; raises OSError.
 
-    What has the name is replaced, be it a link or a pipe, and nothing is written through it. The name that the file has
+    An existing link or pipe with that name is replaced, never written through. The name that the file has
     at first cannot be guessed, so that nobody who may write to the folder can put a link or a pipe there.
     """
     beside = path.with_name(f".{os.urandom(8).hex()}.tmp")

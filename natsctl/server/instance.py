@@ -65,14 +65,14 @@ class ServerInstance:
         self._sockets = sockets or {}
         self.log = log or Log(quiet=True)
         self._key = _server_key() if options.asks_services else None
-        """The key that the server's id is of; a server that has nothing to sign has an id alone."""
+        """The key of the server's id; a server that signs nothing only has an id."""
         self.server_id = self._key.public if self._key is not None else make_server_id(random.SystemRandom())
         self.host = options.host
         self.port = 0
         self.store: Store | None = None
         self._broker: Broker | None = None
         self._operated: dict[str, AccountLimits] | None = None
-        """The accounts of operators that have JetStream; None where accounts are not an operator's."""
+        """The accounts of operators with JetStream; None without an operator."""
         self._shell: Shell | None = None
         self.system: SystemAccount | None = None
         self.leafs: LeafNodes | None = None
@@ -82,7 +82,7 @@ class ServerInstance:
         self.end: Callable[[], None] = self._end_alone
         """Ends the server from within, as for a certificate that was revoked; the program around it replaces this."""
         self.reload: ReloadCall = no_reload
-        """Reads the configuration again, where there is one; it calls back with the reason of a refusal."""
+        """Reads the configuration again, if any; calls back with the reason of a refusal."""
         self.http_requests: dict[str, int] = {}
         """Requests to each endpoint of monitoring."""
         self.config_load_ns = 0
@@ -267,7 +267,7 @@ class ServerInstance:
         )
 
     def _more_endpoints(self) -> dict[str, ListeningEndpoint]:
-        """Return the endpoints that are opened before that of clients, so that a client finds them open."""
+        """Return the endpoints to open before the clients' endpoint, so that a client finds them open."""
         found: dict[str, ListeningEndpoint] = {}
         if self.options.http_port or self.options.https_port:
             found["monitoring"] = self._monitor()
@@ -315,7 +315,7 @@ class ServerInstance:
         return engine
 
     def enter_lame_duck(self) -> None:
-        """Accept no connection any more, and send clients to another server; those that stay are still served."""
+        """Accept no more connections, and send clients to another server; remaining ones are still served."""
         if self.leafs is not None:
             self.leafs.stop_connecting()
         for kind in ("clients", "websocket", "leafnodes"):
@@ -370,7 +370,7 @@ class ServerInstance:
 
 
 def load_tls_connections(tls: TlsOptions | None) -> None:
-    """Import now what the first connection under TLS needs."""
+    """Import the modules for the first TLS connection."""
     if tls is not None:
         import natsctl.server.tls.listener  # noqa: F401
 
@@ -398,7 +398,7 @@ def no_reload(done: ReloadDone) -> None:
 
 
 async def _quiet(shell: Shell) -> None:
-    """Answer everything that was read, then close every client and wait (bounded) until they are gone."""
+    """Answer everything that was read, then close every client and wait (bounded) for their end."""
     for connection in tuple(shell.connections.values()):
         connection.pause()
     await shell.quiesce()
@@ -460,7 +460,7 @@ class ServerThread:
         self._stopping = asyncio.Event()
         try:
             await self.instance.start()
-        except BaseException as error:  # handed to the starting thread, which raises it
+        except BaseException as error:  # passed to the starting thread, which raises it
             self._error = error
             return
         finally:
@@ -477,7 +477,7 @@ class ServerThread:
         return self.run(self._count(name)) if self._thread is not None else 0
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Return the result of work on the server's loop, beside its own; raises its error."""
+        """Return the result of work on the server's loop; raises its error."""
         if self._loop is None or self._thread is None or self._loop.is_closed():
             work.close()
             raise RuntimeError("the server is not running")

@@ -34,7 +34,7 @@ MAPPED: Final = "::ffff:"
 MUCH_UNREAD_BYTES: Final = 512
 """Input left when a connection is closed that makes the close a reset.
 
-Source: nats-server reads this much at first, and what is still in the socket then resets the connection.
+Source: nats-server reads this much at first, and data left in the socket then resets the connection.
 """
 
 CLOSE_WAIT_S: Final = 2.0
@@ -71,7 +71,7 @@ class ClientConnection(asyncio.Protocol):
         self.blocked_bytes = 0
         """Bytes in the transport at that time."""
         self.slow_since = 0.0
-        """Time of the first missed write deadline, while the client is kept for all that."""
+        """Time of the first missed write deadline, while the client is still kept."""
         self.closing = False
         self.paused = False
         self.ready = True
@@ -189,7 +189,7 @@ class ClientConnection(asyncio.Protocol):
 
 
 class HeldInput:
-    """The input of a connection while a step of its handshake takes time: it is not read, and what was read is kept."""
+    """The input of a connection during a long step of its handshake: nothing is read, earlier input is kept."""
 
     __slots__ = ("_connection", "_kept", "_log", "_task", "_then")
 
@@ -197,7 +197,7 @@ class HeldInput:
         self, connection: ClientConnection, loop: asyncio.AbstractEventLoop, log: Log,
         step: Coroutine[Any, Any, str], then: Callable[[str, bytes], None],
     ) -> None:  # fmt: skip
-        """Begin a step, which bounds its own time; `then` gets its result, "" for success, and the input."""
+        """Begin a step (it bounds its own time); `then` gets its result, "" for success, and the input."""
         self._connection = connection
         self._log = log
         self._then = then

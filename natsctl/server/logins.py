@@ -3,7 +3,7 @@
 Answers that a service gives (authentication callouts) come without a thread: broker/jwt/callout_requests.py.
 
 One thread, because passwords are no reason to take a second core from clients that are logged in; it is used by logins
-alone, so that guessing keeps nothing else waiting. Hosts take turns, so that a guesser with a hundred connections keeps
+only, so that guessing keeps nothing else waiting. Hosts take turns, so that a guesser with a hundred connections keeps
 others waiting for a comparison or two and not for a hundred. A connection that ends gives up its place in its host's
 queue; all queues together are therefore never longer than there are connections.
 
@@ -115,7 +115,7 @@ FETCHERS: Final = 4
 
 
 class LoginThreads:
-    """The threads in which logins are worked out: one compares passwords, the others fetch accounts from elsewhere."""
+    """The threads for logins: one compares passwords, the others fetch accounts from other servers."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._comparisons = Logins(loop)
@@ -140,7 +140,7 @@ class LoginThreads:
 
 
 def authenticator(options: ServerOptions) -> Authenticator | None:
-    """Return the authenticator of the users, None where every client is accepted."""
+    """Return the authenticator of the users, or None if every client is accepted."""
     if options.operator is not None:
         from natsctl.server.operator_mode import jwt_authenticator
 
@@ -161,7 +161,7 @@ def _delegating(options: ServerOptions, known: StaticAuthenticator | None) -> Au
 
 
 def callout_faults(options: ServerOptions) -> Iterator[str]:
-    """Yield what is wrong with the accounts and users of a callout, which does not keep the server from starting."""
+    """Yield faults of the accounts and users of a callout that do not prevent the start."""
     callout = options.auth_callout
     if callout is None or options.operator is not None:
         return
@@ -182,7 +182,7 @@ def _configured(options: ServerOptions) -> StaticAuthenticator | None:
 
     users = options.users + ((User(options.user, options.password),) if options.user else ())
     if users and not options.no_auth_user and all(user.account == SYSTEM_ACCOUNT for user in users):
-        # A configuration with users of the system account alone does not mean to lock all others out.
+        # A configuration with only system users is not meant to lock all others out.
         import secrets
 
         anyone = User(secrets.token_hex(16), secrets.token_hex(16))
@@ -195,10 +195,10 @@ def _configured(options: ServerOptions) -> StaticAuthenticator | None:
 
 
 def websocket_authenticator(options: ServerOptions, main: Authenticator | None) -> Authenticator | None:
-    """Return the authenticator of the WebSocket listener, where `main` is that of all others.
+    """Return the authenticator of the WebSocket listener; `main` is the authenticator of all others.
 
-    Its own user, token or no_auth_user stand instead of the server's. INFO asks for credentials there also where a
-    silent client is let in.
+    Its own user, token or no_auth_user replace the server's. INFO asks for credentials there even if a
+    client without credentials is accepted.
     """
     websocket = options.websocket
     if websocket is None or options.operator is not None:

@@ -1,9 +1,9 @@
 """Operator mode of a running server: the resolver of account JWTs, the authenticator, and their log lines.
 
 Theory of operation. The resolver is a folder, one file `<public key>.jwt` each. The folder is the truth and is this
-server's own; the accounts in it are remembered in order of use, for the cache's limit. A JWT is written beside its
+server's own; the accounts in it are remembered in order of use, for the cache's limit. A JWT is written next to its
 place, synced and renamed, so a file is one JWT or another. Names are public keys and nothing else, so they never become
-other paths. Another program may write into the folder all the same, and no file there may stop the server: only regular
+other paths. Another program may still write into the folder, and no file there may stop the server: only regular
 files are read, links to such among them, and none is opened in a way that waits; one that cannot be read or removed
 counts as missing.
 """
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 SUFFIX: Final = ".jwt"
 DELETED: Final = ".deleted"
 MAX_WAKE_S: Final = 30.0
-"""Time of a start for accounts that are elsewhere; those that are left come to life with their first login."""
+"""Time of a start for fetching accounts; the rest is loaded with the first login."""
 FILE_MODE: Final = 0o600
 """Mode of the files that are written. Source: nats-server, defaultFilePerms."""
 
@@ -53,7 +53,7 @@ class JwtDirectory:
     """The account JWTs of one folder."""
 
     def __init__(self, options: DirectoryOptions) -> None:
-        """Open the folder, which is made where it is missing; raises OSError."""
+        """Open the folder, created if missing; raises OSError."""
         self._options = options
         options.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._used: dict[str, float] = dict.fromkeys(self._found(), time.time())
@@ -69,7 +69,7 @@ class JwtDirectory:
         found: list[tuple[float, str]] = []
         for path in self._options.folder.glob(f"*{SUFFIX}"):
             if is_public(path.stem, "account"):
-                with suppress(OSError):  # a link that leads nowhere, or a file that has just gone
+                with suppress(OSError):  # a broken link, or a file that was just removed
                     status = path.stat()
                     if stat.S_ISREG(status.st_mode):
                         found.append((status.st_mtime, path.stem))
@@ -86,7 +86,7 @@ class JwtDirectory:
 
     def fetch(self, account: str) -> str | None:
         if not is_public(account, "account") or (account in self._used and self._drop_if_old(account)):
-            return None  # a file that was not announced is read all the same, as nats-server does
+            return None  # an unannounced file is read anyway, as by nats-server
         try:
             return _read(self._path(account)).decode() or None
         except (OSError, UnicodeDecodeError):
@@ -143,7 +143,7 @@ class JwtDirectory:
         del self._used[account]
 
     def _forget_excess(self) -> None:
-        """Forget the JWTs that were used longest ago where a cache holds more than its limit."""
+        """Drop the least recently used JWTs of a cache above its limit."""
         while 0 < self._options.limit < len(self._used):
             self._forget(next(iter(self._used)))
 
@@ -174,7 +174,7 @@ def trust(options: ServerOptions) -> Trust:
 
 
 def jwt_authenticator(options: ServerOptions) -> JwtAuthenticator | None:
-    """Return the authenticator of users with JWTs, None where users are configured.
+    """Return the authenticator of users with JWTs, or None if users are configured.
 
     Raises OSError where the resolver's folder cannot be used.
     """
@@ -208,10 +208,10 @@ def _resolver(operator: OperatorOptions) -> Resolver:
 
 
 def start_operator_mode(broker: Broker, log: Log) -> dict[str, AccountLimits] | None:
-    """Bind the broker's authenticator to it, where it is one of JWTs, and bring the system account to life.
+    """Bind the broker's authenticator for JWTs to it, and load the system account.
 
-    Returns the limits of accounts that have JetStream whatever they claim: of none; None where accounts are not an
-    operator's. Raises UsageError where there is no system account.
+    Returns the limits of accounts that have JetStream whatever they claim: none; None if accounts are not an
+    operator's. Raises UsageError without a system account.
     """
     auth = broker.options.auth
     if not isinstance(auth, JwtAuthenticator):
@@ -227,7 +227,7 @@ def start_operator_mode(broker: Broker, log: Log) -> dict[str, AccountLimits] | 
         except JwtError as fault:
             if store is None and auth.remote is None:
                 raise UsageError(f"error resolving system account: {fault}") from None
-            if auth.trust.strict:  # whose own key, which would have to vouch for it, signs no accounts
+            if auth.trust.strict:  # its own key would have to sign, but signs no accounts
                 raise UsageError("Can't set system account: account validation failed") from None
             auth.book.provide(_first_system_account(auth.trust), broker.clock.now_ns())
     ClaimRequests(broker, auth.book, store, log.error).listen()
@@ -249,7 +249,7 @@ def _begin_remote(auth: JwtAuthenticator, log: Log) -> None:
 
 
 def wake_accounts(broker: Broker, names: Iterable[str], log: Log) -> None:
-    """Bring accounts of an operator to life: those that have streams."""
+    """Load an operator's accounts that have streams."""
     auth = broker.options.auth
     end_s = time.monotonic() + MAX_WAKE_S
     if isinstance(auth, JwtAuthenticator):
@@ -263,7 +263,7 @@ def wake_accounts(broker: Broker, names: Iterable[str], log: Log) -> None:
 
 
 def reload_operator_mode(broker: Broker, options: ServerOptions, log: Log) -> Steps[None]:
-    """Take the accounts' JWTs of new options, or those in the resolver's folder; clients are held to them."""
+    """Adopt the accounts' JWTs of new options or of the resolver's folder, and apply them to clients."""
     auth, operator = broker.options.auth, options.operator
     if not isinstance(auth, JwtAuthenticator) or operator is None:
         return
@@ -291,7 +291,7 @@ def _read_again(book: AccountRegistry, folder: JwtDirectory, now_ns: int, log: L
 
 
 def _first_system_account(trusted: Trust) -> AccountClaims:
-    """Return the claims of a system account whose JWT is yet to be pushed."""
+    """Return the claims of a system account without a pushed JWT."""
     limits = ClaimedLimits(subs=-1, data=-1, payload=-1, imports=-1, exports=-1, wildcards=True, conn=-1, leaf=-1)
     return AccountClaims(sub=trusted.system_account, iss=trusted.operator, nats=AccountBody(limits=limits))
 

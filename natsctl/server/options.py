@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 
 
 SyncPolicy = Literal["always", "never"] | int
-"""The time at which messages are synced: before every ack, left to the kernel, or at an interval in nanoseconds."""
+"""When messages are synced: before every ack, left to the kernel, or at an interval in nanoseconds."""
 
 WriteTimeout = Literal["", "close", "retry"]
 """What becomes of a connection that has missed its write deadline; empty: clients are closed, leaf nodes retry."""
 
 DEFAULT_PORT: Final = 4222
-DEFAULT_HOST: Final = "0.0.0.0"  # nosec B104 # nats-server's default; the log warns where there are no users
+DEFAULT_HOST: Final = "0.0.0.0"  # nosec B104 # nats-server's default; the log warns if there are no users
 SINGLE_NODE: Final = "natsctl server is a single node; natsctl cluster run starts a cluster of nats-servers"
 NO_PROFILER: Final = "natsctl server has no Go profiler; look at /metrics and the log"
-"""Reasons for which a flag or a key of nats.conf is refused."""
+"""Reasons for refusing a flag or a key of nats.conf."""
 UNSPECIFIED: Final = ("", DEFAULT_HOST, "::")
 """Hosts that mean every address of the machine."""
 MAX_PAYLOAD_BYTES: Final = 1 << 20
@@ -57,7 +57,7 @@ WS_HANDSHAKE_TIMEOUT_S: Final = 2.0
 
 
 class OcspPeerOptions(msgspec.Struct, frozen=True):
-    """The check of the other side's certificates at their OCSP responders; without `verify` there is none."""
+    """The check of the other side's certificates at their OCSP responders, if `verify`."""
 
     verify: bool = False
     timeout_s: float = OCSP_TIMEOUT_S
@@ -67,7 +67,7 @@ class OcspPeerOptions(msgspec.Struct, frozen=True):
     """Nobody is refused; the log shows who would be."""
     unknown_is_good: bool = False
     allow_when_unreachable: bool = False
-    """Without an answer, only those are refused whose revocation is still in the cache."""
+    """Without an answer, refuse only certificates with a cached revocation."""
     ttl_s: float = OCSP_TTL_S
     """Validity of a response that names no end."""
 
@@ -108,13 +108,13 @@ class TlsOptions(msgspec.Struct, frozen=True):
     handshake_first: bool = False
     """The handshake comes before INFO."""
     fallback_s: float = 0.0
-    """With `handshake_first`: how long to wait for a handshake before INFO goes out in clear; 0: for ever."""
+    """With `handshake_first`: how long to wait for a handshake before INFO is sent in clear text; 0: no limit."""
     pinned_certs: frozenset[str] = frozenset()
     """SHA-256 in hex of the public keys that clients may have; empty: any."""
     connection_rate_limit: int = 0
     """Handshakes a second; 0: no limit."""
     certs: tuple[tuple[Path, Path], ...] = ()
-    """Pairs of certificate and key files of which the client's server name chooses one."""
+    """Pairs of certificate and key files, chosen by the client's server name."""
     ocsp_peer: OcspPeerOptions | None = None
 
     @property
@@ -124,7 +124,7 @@ class TlsOptions(msgspec.Struct, frozen=True):
 
     @property
     def pairs(self) -> tuple[tuple[Path | None, Path | None], ...]:
-        """The pairs of certificate and key files, those of `certs` first."""
+        """The pairs of certificate and key files, `certs` first."""
         return (*self.certs, (self.cert_file, self.key_file)) if self.cert_file or self.key_file else self.certs
 
 
@@ -190,7 +190,7 @@ Deleting = Literal["no", "rename", "remove"]
 
 
 class DirectoryOptions(msgspec.Struct, frozen=True):
-    """A folder of account JWTs: every account (`full`), or those that are used (`cache`)."""
+    """A folder of account JWTs: every account (`full`), or used ones (`cache`)."""
 
     folder: Path
     full: bool = True
@@ -198,7 +198,7 @@ class DirectoryOptions(msgspec.Struct, frozen=True):
     limit: int = 0
     """Accounts that are kept; 0: any number."""
     ttl_s: float = 0.0
-    """Time that an unused JWT is kept; 0: for ever."""
+    """How long an unused JWT is kept; 0: no limit."""
 
 
 class OperatorOptions(Confidential, frozen=True):
@@ -221,7 +221,7 @@ class OperatorOptions(Confidential, frozen=True):
 
     @property
     def account_url(self) -> str:
-        """The URL of account JWTs, without a resolver that of the only operator; "" where they are elsewhere."""
+        """The URL of account JWTs, without a resolver the only operator's; "" without one."""
         if self.memory or self.directory is not None:
             return ""
         server = self.operators[0].nats.account_server_url if len(self.operators) == 1 else ""
@@ -238,7 +238,7 @@ class ServerOptions(msgspec.Struct, frozen=True):
     host: str = DEFAULT_HOST
     port: int = DEFAULT_PORT
     proxy_protocol: bool = False
-    """A proxy may say at the begin of a connection whose it is."""
+    """A proxy may send the client's address at the beginning of a connection."""
     client_advertise: str = ""
     """The address that clients are advertised instead of `host` and `port`."""
     server_name: str = ""
@@ -344,7 +344,7 @@ class ServerOptions(msgspec.Struct, frozen=True):
 
     @property
     def asks_services(self) -> bool:
-        """True where a service may be asked about logins: then the server has keys of its own."""
+        """True if a service may be asked about logins: then the server has its own keys."""
         return self.auth_callout is not None or self.operator is not None
 
     @property
@@ -413,7 +413,7 @@ class LeafProxyOptions(Confidential, frozen=True):
     username: str = ""
     password: str = ""
     timeout_s: float = 0.0
-    """Time limit of the connection, and again of the answer; 0: that of a dial."""
+    """Time limit of the connection, and of the answer; 0: the dial's limit."""
     tls: TlsOptions | None = None
 
 

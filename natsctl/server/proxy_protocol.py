@@ -31,7 +31,7 @@ LINE: Final = b"PROXY "
 MAX_LINE_BYTES: Final = 107
 """Bytes of a header of version 1, its end included. Source: the specification."""
 FIXED_BYTES: Final = 16
-"""Bytes of version 2 before the address, whose length is in the last two."""
+"""Bytes of version 2 before the address; the last two are its length."""
 HEADER_S: Final = 5.0
 """Time for the first bytes, and again for the rest. Source: nats-server, proxyProtoReadTimeout."""
 
@@ -46,11 +46,11 @@ Address = tuple[str, int]
 
 
 class ProxyHeaderError(Exception):
-    """A header that is none, with nats-server's text."""
+    """An invalid header, with nats-server's text."""
 
 
 class ProxyHeader:
-    """One header as it arrives; `source` is the client's address once it is complete, None where it names none."""
+    """One header as it arrives; `source` is the client's address once it is complete, or None without one."""
 
     __slots__ = ("_begun", "_held", "_parsed", "_skip", "_where", "source")
 
@@ -138,7 +138,7 @@ class ProxyHeader:
 
 
 def _address_part(command: int, family: int, length: int) -> tuple[str, int]:
-    """Return the name of a binary header's address in errors and its bytes, 0 where it is of no use.
+    """Return the name of a binary header's address for errors and its length, 0 if it is unused.
 
     Raises ProxyHeaderError.
     """
@@ -277,7 +277,7 @@ class HeaderReader:
         if session.close_reason is not None or connection.closing:
             return
         self._shell.log.warn(f"Error reading PROXY protocol header from {joined(*self.proxy)}: {why}")
-        if not connection.ready:  # INFO, which is not for a connection in clear
+        if not connection.ready:  # INFO, not for a clear-text connection
             session.take_output()
             connection.ready = True
         session.close(CloseReason.PROTOCOL_VIOLATION)
@@ -301,7 +301,7 @@ class _HeaderFirst(ClientConnection):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        session: Any = getattr(self, "session", None)  # none if the other side is gone already
+        session: Any = getattr(self, "session", None)  # none if the other side has already closed
         if session is not None and session.close_reason is None:
             session.hold_timers()
             self._reader.begin()

@@ -74,7 +74,7 @@ MAX_CLIENTS: Final = 65_536
 """Clients at the same time; nats-server's max_connections."""
 
 MAX_OPEN_STREAMS: Final = 256
-"""Streams whose files stay open between commits, two descriptors each."""
+"""Maximum streams with files open between commits, two descriptors each."""
 
 MAX_KEPT_DESCRIPTORS: Final = 640
 """Descriptors kept from clients: two for each open stream, and the listener, locks, logs and files that are read."""
@@ -109,7 +109,7 @@ SWITCH_INTERVAL_S: Final = 0.0005
 GC_THRESHOLD: Final = (25_000, 1, 800)
 """Allocations between collections: messages are tuples without cycles, so frequent collections find nothing.
 
-The middle generation is scanned with 75,000 objects in it, which takes some 10 ms; 300,000 took 30 to 60 ms.
+The middle generation is scanned with 75,000 objects in it, in some 10 ms; 300,000 took 30 to 60 ms.
 """
 
 
@@ -130,8 +130,8 @@ def let_garbage_wait() -> None:
 def tune_interpreter() -> None:
     """Set thread switching and garbage collection for a process that serves; affects the whole process.
 
-    What the start has made is never looked at again. It is not collected first: that takes as long as a tenth of the
-    start, in which the first clients would wait, and frees some hundred objects.
+    Objects from the start are never scanned again. They are not collected first: that takes a tenth of the
+    start, while the first clients wait, and frees some hundred objects.
     """
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     gc.freeze()

@@ -138,7 +138,7 @@ class Shell:
         self.on_turn: list[Callable[[], None]] = []
         """Calls of every turn, before output is written."""
         self.leaf_shell: Shell | None = None
-        """The shell of leaf nodes that connect through the WebSocket listener; None where none are accepted."""
+        """The shell of leaf nodes that connect through the WebSocket listener; None if they are not accepted."""
         self.check_peer: PeerCheck | None = None
         """None on a server without TLS."""
         self.faults = 0
@@ -187,17 +187,17 @@ class Shell:
         self._count(len(data))
 
     def received_pieces(self, connection: ClientConnection, pieces: Iterator[bytes], size: int) -> None:
-        """Pass input that came as `size` bytes to the session, which takes its pieces one after another."""
+        """Pass input of `size` bytes to the session; it accepts the pieces in turn."""
         self._attend(connection, partial(receive_pieces, connection.session, pieces, size))
         self._count(size)
 
     def _attend(self, connection: ClientConnection, work: Callable[[], None]) -> None:
-        """Do a session's work, and read no more from it if it publishes into a stream for which much waits."""
+        """Do a session's work, and stop reading from it if it publishes into a stream with much waiting work."""
         before = [(store, store.last_seq + store.held) for store in self._overloaded] if self._overloaded else ()
         try:
             work()
-        except Exception as error:  # one session's fault ends that one alone
-            self.fault(f"{connection.name} - what it sent", error)
+        except Exception as error:  # a fault ends only its own session
+            self.fault(f"{connection.name} - its input", error)
             connection.transport.abort()
         for stream, last_seq in before:
             if stream.last_seq + stream.held != last_seq:
@@ -258,7 +258,7 @@ class Shell:
         for act in self.on_turn:
             try:
                 act()
-            except Exception as error:  # the output of others leaves all the same
+            except Exception as error:  # the output of others is still sent
                 self.fault("what is done once a turn", error)
                 self.wake()
         self._drain()
@@ -366,12 +366,12 @@ class Shell:
 
     @property
     def lag_s(self) -> float:
-        """The longest time by which the loop was late within the last minute, in seconds."""
+        """The maximum delay of the loop within the last minute, in seconds."""
         late, at = self._lag
         return late if self.loop.time() - at <= LAG_KEPT_S else 0.0
 
     def _tick(self) -> None:
-        """Check every session's timers, and close those that have not taken their output in time."""
+        """Check every session's timers, and close sessions that did not read their output in time."""
         self._note_lag()
         self.broker.tick()
         for session, connection in tuple(self.connections.items()):

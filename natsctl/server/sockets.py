@@ -1,4 +1,4 @@
-"""Sockets of listeners: connections wait in them until an event loop accepts them, which may be much later."""
+"""Sockets of listeners: connections wait in them until an event loop accepts them, possibly much later."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BACKLOG: Final = 1024
 
 
 def listen(options: ServerOptions) -> dict[str, socket.socket]:
-    """Return sockets that listen on the addresses of clients, by kind; those that cannot are left out."""
+    """Return sockets that listen on the addresses of clients, by kind; failed ones are left out."""
     addresses = {"clients": (options.host, options.port)}
     if options.websocket is not None:
         addresses["websocket"] = (options.websocket.host, options.websocket.port)

@@ -185,9 +185,9 @@ def refused_streams(folder: Path, server_config: Path | None = None) -> list[Ref
 def repair_streams(
     folder: Path, account: str, names: list[str], config: bytes | None, server_config: Path | None = None
 ) -> list[RefusedStream]:
-    """Make streams of the readable parts of refused ones; `config` is for one whose own cannot be read.
+    """Make streams of the readable parts of refused ones; `config` is for a stream with an unreadable one.
 
-    Raises StorageError, which keeps earlier repairs, and UsageError.
+    Raises StorageError (earlier repairs are kept) and UsageError.
     """
     from natsctl.store.errors import StoreError
 

@@ -1,6 +1,6 @@
 """The block `accounts` of nats.conf: users, exports, imports, limits and subject mappings of each account.
 
-Mappings of the global account stand at the top level of the file.
+Mappings of the global account are at the top level of the file.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ _SERVICE_WORDS: Final = (
 
 
 def _accounts(item: ConfItem) -> tuple[str, ...] | None:
-    """Return the accounts that may import, None for all of them, which an empty list means too."""
+    """Return the accounts that may import, None for all of them (also for an empty list)."""
     return tuple(text_of(entry) for entry in list_of(item, "expected a list of accounts, not {}")) or None
 
 

@@ -1,4 +1,4 @@
-"""The block `authorization` of nats.conf: users, their permissions and those of accounts, authentication callouts."""
+"""The block `authorization` of nats.conf: users, permissions of users and accounts, authentication callouts."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _subjects(item: ConfItem, *, queues: bool) -> tuple[str, ...]:
 
 
 def _subject(item: ConfItem, *, queues: bool) -> str:
-    """Return a subject, or `subject queue` where that is meant; raises ConfError."""
+    """Return a subject, or `subject queue`; raises ConfError."""
     if not isinstance(item.value, str):
         raise item.fault("Subject in permissions array cannot be cast to string")
     text = item.value
@@ -137,7 +137,7 @@ def with_permissions(users: Sequence[User], permissions: Permissions | None) -> 
 
 
 def with_users(options: ServerOptions, users: Sequence[User], item: ConfItem) -> ServerOptions:
-    """Return `options` with more users; raises ConfError at `item` where one is there already."""
+    """Return `options` with more users; raises ConfError at `item` if one already exists."""
     known = {user.identity for user in options.users}
     for user in users:
         if user.identity in known:

@@ -1,6 +1,6 @@
 """Rules between server options, whether the configuration file or a flag set them.
 
-Every start checks them, so this module imports the file's readers only where an option needs them.
+Every start checks them, so this module imports the file's readers only if an option needs them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _DEFAULTS: Final[dict[str, Any]] = {
     "connect_error_reports": defaults.ERROR_REPORTS,
     "reconnect_error_reports": defaults.RECONNECT_ERROR_REPORTS,
 }
-"""Options for which 0 means the default."""
+"""Options with 0 as the default."""
 
 
 _REMOTE_WITHOUT_KEY: Final = (
@@ -39,7 +39,7 @@ _REMOTE_WITHOUT_KEY: Final = (
 
 
 def with_defaults(options: ServerOptions) -> ServerOptions:
-    """Return `options` with the default in place of 0 where 0 stands for it."""
+    """Return `options` with 0 replaced by the default where 0 means that."""
     return replace(options, **{name: value for name, value in _DEFAULTS.items() if not getattr(options, name)})
 
 
@@ -86,7 +86,7 @@ def option_faults(options: ServerOptions) -> Iterator[tuple[str, str]]:
 
 
 def _latency_faults(options: ServerOptions) -> Iterator[tuple[str, str]]:
-    """Yield the exports whose latency nobody would publish: the system account measures it."""
+    """Yield exports with latency that nobody would publish: the system account measures it."""
     for account in options.accounts:
         for export in account.exports:
             if isinstance(export, ServiceExport) and export.latency is not None:

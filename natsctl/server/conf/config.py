@@ -50,7 +50,7 @@ _ESCAPED: Final = str.maketrans({
 
 
 _DIGEST_DEPTH: Final = 4
-"""Depth to which a configuration is hashed piece by piece: that of a user of an account."""
+"""Depth of hashing a configuration by parts: a user of an account."""
 
 
 def config_digest(block: ConfBlock) -> str:
@@ -115,7 +115,7 @@ _IGNORED: Final = frozenset({
 
 
 def cluster_block(options: ServerOptions, item: ConfItem) -> ServerOptions:
-    """Return `options` as they were: a cluster's name alone makes none; raises ConfError for everything that would."""
+    """Return `options` as they were: only a cluster's name is accepted; raises ConfError for real cluster settings."""
     for check, value in entries(item, CLUSTER_KEYS):
         check(value)
     return options
@@ -268,7 +268,7 @@ def _gateway(options: ServerOptions, item: ConfItem) -> ServerOptions:
 
 
 def _switched_off(name: str, why: str) -> OptionSetter:
-    """Return the setter of a key that may be off, and is refused where it is on."""
+    """Return the setter of a key that may be off, and is refused if on."""
 
     def check(options: ServerOptions, item: ConfItem) -> ServerOptions:
         if item.value not in (False, 0, "never"):

@@ -104,7 +104,7 @@ def _sync(item: ConfItem) -> str | int:
 
 
 def _sync_interval(item: ConfItem) -> str | int:
-    """Return the value of nats-server's key, for which a number counts seconds."""
+    """Return the value of nats-server's key; a number means seconds."""
     if isinstance(item.value, str) and item.value.lower() in ("always", "never"):
         return item.value.lower()
     interval_ns = duration_of(item)
@@ -140,7 +140,7 @@ def _concurrent_io(item: ConfItem) -> int:
 
 
 def _checked(read: Callable[[ConfItem], object]) -> OptionSetter:
-    """Return the setter of a key without effect, whose value is checked."""
+    """Return the setter of a key without effect; its value is checked."""
 
     def check(options: ServerOptions, item: ConfItem) -> ServerOptions:
         read(item)
@@ -221,7 +221,7 @@ def account_limits(item: ConfItem) -> AccountLimits | None:
 
 
 def _cluster_traffic(item: ConfItem) -> dict[str, Any]:
-    """Check the account of Raft's traffic, which a single node does not have."""
+    """Check the account of Raft's traffic; a single node has none."""
     if text_of(item) not in ("system", "owner", ""):
         raise item.fault("Expected 'system' or 'owner' for cluster_traffic")
     return {}
@@ -266,7 +266,7 @@ def _lame_duck_grace(item: ConfItem) -> float:
 
 
 def _unlimited(name: str) -> OptionSetter:
-    """Return the setter of a number for which nats-server takes 0 and less as no limit."""
+    """Return the setter of a number; 0 and less mean no limit, as in nats-server."""
     return set_option(name, lambda item: max(number_of(item), 0))
 
 

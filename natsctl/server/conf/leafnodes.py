@@ -93,7 +93,7 @@ def _remote(item: ConfItem) -> LeafRemoteOptions:
 
 
 def _refuse_untrusted(remote: LeafRemoteOptions, item: ConfItem) -> None:
-    """Raise ConfError where a hub under TLS is reached through a proxy, and nothing says whom to trust."""
+    """Raise ConfError if a hub with TLS is reached through a proxy without a trusted CA."""
     for url in remote.urls:
         if url.scheme == "wss":
             raise item.fault(
@@ -111,7 +111,7 @@ _PROXY_TLS: Final = frozenset({
 
 
 def _proxy(item: ConfItem) -> LeafProxyOptions | None:
-    """Return the proxy of a remote, None where the block is empty; raises ConfError."""
+    """Return the proxy of a remote, or None for an empty block; raises ConfError."""
     fields = fields_of(item, PROXY_KEYS, "Expected proxy to be a map, got {}")
     url, tls = fields.pop("url", ""), fields.get("tls")
     if not url:
@@ -199,7 +199,7 @@ def _client_tls(item: ConfItem) -> TlsOptions:
 
 
 def _check_migrate(item: ConfItem) -> dict[str, Any]:
-    """Accept an option of streams with several replicas, which a single server does not have."""
+    """Accept an option of replicated streams; a single server has none."""
     if not isinstance(item.value, (bool, dict)):
         raise item.fault("expected boolean or map for jetstream_cluster_migrate")
     return {}

@@ -72,7 +72,7 @@ def _flag(key: str, item: ConfItem) -> bool:
 
 
 def _seconds(item: ConfItem, what: str, key: str = "") -> float | None:
-    """Return seconds of a number or a duration, None for one below zero, which leaves the default."""
+    """Return seconds of a number or a duration; None (the default) if negative."""
     fault = f"error parsing {what} config, conversion error: "
     seconds = 0.0
     if isinstance(item.value, str):

@@ -64,7 +64,7 @@ def _operator(item: ConfItem) -> OperatorClaims:
 
 
 def _jwt_text(text: str) -> str:
-    """Return the JWT that stands in `text`, or in the file of that name, with or without lines around it."""
+    """Return the JWT in `text`, or in the file of that name, with or without lines around it."""
     if not text.startswith(JWT_PREFIX):
         text = read_file(Path(text), 2 * MAX_TOKEN_BYTES).decode()
     found = _DECORATED.search(text)
@@ -127,7 +127,7 @@ def _directory(item: ConfItem, block: ConfBlock, *, full: bool) -> DirectoryOpti
         raise item.fault("dir has no value and needs to point to a directory")
     if Path(folder).exists() and not Path(folder).is_dir():
         raise item.fault("dir needs to point to an accessible directory")
-    for key in ("interval", "timeout"):  # between the servers of a cluster; a single server has none to ask
+    for key in ("interval", "timeout"):  # between the servers of a cluster; a single server asks nobody
         if key in block:
             duration_text_of(block[key], key)
     delete = "allow_delete" in block and flag_of(block["allow_delete"])

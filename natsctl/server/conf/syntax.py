@@ -1,4 +1,4 @@
-"""The syntax of nats.conf: text to nested blocks in which every value knows its file and line.
+"""The syntax of nats.conf: text to nested blocks; every value knows its file and line.
 
 `key: value`, `key = value` or `key value`; maps in braces, arrays in brackets; pairs and items are parted by commas or
 line ends, pairs by `;` too; `#` and `//` comments; strings bare, in double quotes (with escapes), in single quotes
@@ -6,14 +6,14 @@ line ends, pairs by `;` too; `#` and `//` comments; strings bare, in double quot
 `$NAME` for a key of this block, of one around it, or of the environment; `include file`, relative to the including
 file. Key names keep their spelling.
 
-What is read and what is refused is as in nats-server (its package conf), which reads character by character: a key
+The accepted language is nats-server's (its package conf), which reads character by character: a key
 ends at a blank, `:` or `=` and nowhere else, a bare text at a blank, line end or one of `,;]}'`. Two things differ: an
 array may end in a bare number (`[1]`), and there are limits.
 
 A scalar that begins with a digit is a number, a number with a unit, an address, a date, or a text, decided by the first
 character that does not fit, as in nats-server: `64MB` is a number, `10ms` a text, `1.5s` and `12-ab` are faults.
 Functions of scalars take the whole text and the place where the scalar begins, and return its value and the place
-behind it; a `ConfValueError` says what is wrong, and the caller knows the line.
+behind it; a `ConfValueError` has the fault, and the caller knows the line.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Word(NamedTuple):
 
 
 def bare(text: str, at: int) -> Word:
-    """Return the word at `at`, which is not in quotes; raises ConfValueError."""
+    """Return the unquoted word at `at`; raises ConfValueError."""
     found = _DIGITS.match(text, at)
     if found:
         return _number(text, at, found.end())
@@ -204,7 +204,7 @@ class ConfError(UsageError):
 
 
 class ConfItem(NamedTuple):
-    """A value and where it stands."""
+    """A value and its position."""
 
     value: str | int | float | bool | datetime | list[ConfItem] | ConfBlock
     file: str
@@ -228,7 +228,7 @@ class ConfBlock(dict[str, ConfItem]):
 
 
 def load_file(path: Path, environment: Mapping[str, str]) -> ConfBlock:
-    """Return the block of a file; raises ConfError, OSError where it cannot be read."""
+    """Return the block of a file; raises ConfError, OSError if it is unreadable."""
     return _Parser(_read(path), str(path), path.parent, environment).document()
 
 

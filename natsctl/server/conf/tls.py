@@ -31,7 +31,7 @@ Role = Literal["listener", "remote"]
 
 
 def tls_block(item: ConfItem, role: Role = "listener") -> TlsOptions:
-    """Return the options of the block; raises ConfError, also where a file of a listener cannot be used."""
+    """Return the options of the block; raises ConfError, also for an unusable file of a listener."""
     fields = fields_of(item, TLS_KEYS, unknown="error parsing tls config, unknown field {}")
     allowed = fields.pop("allow_insecure_cipher_suites", False)
     tls = TlsOptions(**fields)

@@ -28,7 +28,7 @@ _GO_DURATION: Final = re.compile(r"[-+]?(?:0|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:ns|u
 
 
 def text_of(item: ConfItem) -> str:
-    """Return a text; numbers are none unless they stand in quotes."""
+    """Return a text; numbers must be in quotes."""
     if not isinstance(item.value, str):
         raise item.fault(f"expected a text, not {shown(item)}")
     return item.value
@@ -41,7 +41,7 @@ def number_of(item: ConfItem) -> int:
 
 
 def size_of(item: ConfItem) -> int:
-    """Return a number of bytes; in quotes it ends in one letter of K, M, G and T, which bare words need not."""
+    """Return a number of bytes; in quotes it must end in one letter of K, M, G and T; bare words need not."""
     if not isinstance(item.value, str):
         return number_of(item)
     if not item.value:
@@ -82,7 +82,7 @@ def port_of(item: ConfItem) -> int:
 
 
 def address_of(item: ConfItem, host: str) -> tuple[str, int]:
-    """Return host and port of `4222`, `host:4222`, `[::1]:4222` or `:4222`; `host` where none is given."""
+    """Return host and port of `4222`, `host:4222`, `[::1]:4222` or `:4222`; `host` is the default."""
     if isinstance(item.value, int) and not isinstance(item.value, bool):
         return host, port_of(item)
     if not isinstance(item.value, str):
@@ -163,10 +163,10 @@ def keyed(*rows: tuple[str, T]) -> dict[str, T]:
 def entries(
     item: ConfItem, known: Mapping[str, T], expected: str = "", unknown: str = "unknown field {}"
 ) -> Iterator[tuple[T, ConfItem]]:
-    """Yield what the table has for each key of a block, and the key's value.
+    """Yield the table's entry for each key of a block, and the key's value.
 
     A key that is not in the table is a fault unless it is a variable. `expected` and `unknown` are the texts of faults;
-    {} stands for the value that is no block, or for the key.
+    {} is replaced by a value that is not a block, or by the key.
     """
     if not isinstance(item.value, dict):
         raise item.fault((expected or "expected a block in braces, not {}").format(shown(item)))

@@ -1,8 +1,8 @@
 """Connections to hubs: in clear, under TLS or in WebSocket frames.
 
-A hub sends INFO in clear and TLS follows where it asks for it, or TLS comes first where the remote is configured so.
+A hub sends INFO in clear text and TLS follows if it requires it, or TLS comes first if the remote is configured so.
 The link is made when there is a connection, and decides when TLS begins. Over WebSocket, TLS always comes first, then
-the request, and the link is made when it was accepted. `lost` is done when the transport is gone.
+the request, and the link is made when it was accepted. `lost` is done when the transport has closed.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ INFLATE_BYTES: Final = 4096
 """Bytes of compressed frames that are inflated at once."""
 
 PATH = "leafnode"
-"""The header by which the listener recognises a leaf node."""
+"""The header that identifies a leaf node to the listener."""
 
 
 class WebSocketRemoteConnection(RemoteConnection):
@@ -204,7 +204,7 @@ class WebSocketRemoteConnection(RemoteConnection):
         self.raw.abort()
 
     def _events(self, clear: bytes) -> Iterator[bytes]:
-        """Handle the events in what has arrived, and yield the pieces of messages.
+        """Handle the events in the input, and yield the pieces of messages.
 
         Few bytes are inflated at once: each may become a thousand.
         """

@@ -77,7 +77,7 @@ class LeafNodes:
             link.close(CloseReason.SERVER_SHUTDOWN)
 
     def apply(self, options: ServerOptions, contexts: TlsContexts | None) -> None:
-        """Apply other options, as far as a running server can: users, TLS (its `contexts` made before) and remotes."""
+        """Apply options that a running server can change: users, TLS (with prepared `contexts`) and remotes."""
         before, self._server = self.options, options
         self.options = options.leafnodes or LeafNodesOptions(host=before.host, port=before.port)
         self.tls.replace(self.options.tls, contexts=contexts)

@@ -1,6 +1,6 @@
-"""Remotes of a leaf node: connections to hubs in clear, under TLS or in WebSocket frames, made again for ever.
+"""Remotes of a leaf node: connections to hubs in clear text, with TLS or in WebSocket frames, with endless reconnects.
 
-Theory of operation. A task goes round: take the next url, dial, wait until the transport is gone, wait a little. A dial
+Theory of operation. A task repeats: take the next url, dial, wait for the end of the transport, wait a little. A dial
 that fails waits `reconnect` and a random part of it more; a connection that ended waits `reconnect`, or as long as its
 link asks for after a loop or a violation; one that the hub refused waits twice as long each time, bounded. Start-up
 never waits for any of it.
@@ -76,9 +76,9 @@ def _user(remote: LeafRemoteOptions, url: ServerUrl) -> dict[str, str]:
 
 
 REFUSED_MAX_S: Final = 30.0
-"""Longest wait after a hub that does not let us in."""
+"""Maximum wait after a hub refused the login."""
 MAX_OFFERED_URLS: Final = 64
-"""Limit of the urls that are kept of those that a hub advertises."""
+"""Maximum number of advertised urls kept per hub."""
 
 
 class LeafRemote:
@@ -159,7 +159,7 @@ class LeafRemote:
             self._leaf_shell.log.debug(f'Trying to connect as leafnode to remote server on "{url.address}"')
             try:
                 return await self._dial(url)
-            except (OSError, UnicodeError) as error:  # a name that is none is no text for the resolver
+            except (OSError, UnicodeError) as error:  # an invalid name is not a text for the resolver
                 attempts += 1
                 log_line = self._leaf_shell.log.error if self._reports(first, attempts) else self._leaf_shell.log.debug
                 log_line(

@@ -1,10 +1,10 @@
 """Log lines in nats-server's form, `[pid] 2026/11/21 07:00:00.000001 [INF] text`, or as JSON documents.
 
 They go to stderr, to a file, or to syslog. Where stderr is the journal of systemd, a line has its priority in front in
-place of pid and time, which the journal knows.
+instead of pid and time, which the journal adds.
 
 A file that has grown to its limit is put aside under its name and the time, and the next one begins; of those files
-only the newest are kept where a number is given. `reopen` is for programs that move the file themselves.
+only the newest are kept if a number is given. `reopen` is for programs that move the file themselves.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from natsctl.server.options import ServerOptions
 
 _UNSAFE: Final = "[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u061c\\u200e\\u200f\\u2028-\\u202e\\u2066-\\u2069\\ud800-\\udfff]"
-"""Control characters but for tab and newline, what changes the direction of writing, and what has no UTF-8.
+"""Control characters except tab and newline, direction marks, and characters without UTF-8.
 
 Compiled with the first line that has such, as it takes a while: a start writes none.
 """
@@ -109,7 +109,7 @@ class Log:
         return log
 
     def _configure(self, options: ServerOptions) -> None:
-        """Apply what needs no file; raises OSError where there is no syslog at the address."""
+        """Apply options without files; raises OSError if there is no syslog at the address."""
         self.debugging, self.tracing = options.debug, options.trace
         self.traced_bytes = options.max_traced_bytes
         self._with_time, self._utc = options.log_time, options.log_utc
@@ -164,7 +164,7 @@ class Log:
             self._write("TRC", text)
 
     def reopen(self) -> None:
-        """Open the log file anew, after a log rotation moved it away; where that fails, go on with stderr."""
+        """Reopen the log file after a log rotation moved it away; if that fails, continue with stderr."""
         if self._path is None:
             self.info("File log re-open ignored, not a file logger")
         elif self._open_anew(self._path):
@@ -246,7 +246,7 @@ class Log:
 
 
 def is_journal(target: TextIO) -> bool:
-    """Return whether systemd says that what is written here goes to its journal."""
+    """Return whether systemd says that this output goes to its journal."""
     said = os.environ.get("JOURNAL_STREAM")
     if not said:
         return False

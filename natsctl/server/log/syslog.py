@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 FACILITY: Final = 3 << 3
-"""That of system daemons. Source: nats-server, logger/syslog.go."""
+"""The facility of system daemons. Source: nats-server, logger/syslog.go."""
 LOCAL_SYSLOG: Final = ("/dev/log", "/var/run/syslog")
 CONNECT_S: Final = 2.0
 """Time limit of the first connection, and so of a start and of a reload."""
@@ -40,7 +40,7 @@ class Syslog:
         self._socket = self._first(address)
 
     def _first(self, address: object) -> socket.socket:
-        """Return the first connection that works, and keep to its way from now on; raises OSError."""
+        """Return the first working connection, and use its kind from now on; raises OSError."""
         fault: OSError = OSError("no address")
         for way in self._ways:
             connection = socket.socket(*way[:2])

@@ -1,6 +1,6 @@
 """The protocol trace of the log: a line for each operation and for each payload of one side of a connection.
 
-The bytes are parsed beside the session, which does not know of it, so that a server without a trace pays nothing.
+The bytes are parsed apart from the session, so that a server without a trace pays nothing.
 Bytes that are no operation leave no line.
 """
 
@@ -16,14 +16,14 @@ MAX_KEPT_BYTES: Final = 1 << 20
 """Bytes kept of a payload or of an unfinished line; a server has longer payloads only where configured."""
 MASK: Final = "[REDACTED]"
 SECRETS: Final = frozenset({"sig", "proxy_sig", "nkey", "jwt"})
-"""Options of CONNECT that are hidden, beside those that begin with SECRET_HEADS. nats-server shows the JWT."""
+"""Hidden options of CONNECT, in addition to names that begin with SECRET_HEADS. nats-server shows the JWT."""
 SECRET_HEADS: Final = ("pass", "auth_token")
 SECRET_SUBJECT: Final = b"$SYS.REQ.USER.AUTH "
 """Subject of requests that hold the secrets of clients: their payloads are hidden. nats-server shows them."""
 BARE: Final = frozenset({b"PING", b"PONG"})
 SHOWN: Final = frozenset({b"PUB", b"HPUB", b"SUB", b"UNSUB", b"MSG", b"HMSG", b"LS+", b"LS-", b"LMSG"})
 SIZED: Final = frozenset({b"PUB", b"HPUB", b"MSG", b"HMSG", b"LMSG"})
-"""Operations whose last argument is the length of the payload that follows."""
+"""Operations with the length of a payload as last argument."""
 _LINE: Final = re.compile(rb"[ \t]*([+-]?[A-Za-z]+[+-]?)[ \t]*(.*?)[ \t\r]*", re.DOTALL)
 _CRLF_BYTES: Final = 2
 _QUOTE: Final = b"'"

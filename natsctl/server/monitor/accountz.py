@@ -86,7 +86,7 @@ def _export(export: ServiceExport | StreamExport) -> dict[str, Any]:
 
 
 def imports(config: AccountConfig, system: str, jetstream: bool) -> list[dict[str, Any]]:
-    """Return streams, then services; the last are those that every account has."""
+    """Return streams, then services; the services of every account come last."""
     streams = [_stream(one) for one in config.imports if isinstance(one, StreamImport)]
     services = [
         _service(one.subject, one.account, one.to or one.subject, one.share)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def subscription_detail(sub: Subscription, account: Account | None = None) -> dict[str, Any]:
-    """Return a subscription, with its account where that is given; those inside the server have neither sid nor cid."""
+    """Return a subscription, with its account if given; internal ones have neither sid nor cid."""
     detail: dict[str, Any] = {}
     if account is not None:
         detail = {"account": account.name, "account_tag": name_tag(account)}
@@ -52,13 +52,13 @@ def name_tag(account: Account) -> str:
 
 
 def presentable(token: str) -> str:
-    """Return a user's JWT; empty for a bearer token, which is all that a login needs, and for a malformed one."""
+    """Return a user's JWT; empty for a bearer token (enough for a login) and for a malformed one."""
     body = payload(token).get("nats")
     return token if isinstance(body, dict) and not body.get("bearer_token") else ""
 
 
 def payload(token: str) -> dict[str, Any]:
-    """Return the claims of a JWT, unverified; empty where it is malformed."""
+    """Return the unverified claims of a JWT, or an empty dict if it is malformed."""
     from natsctl.api.codec import InvalidJSONError, read_folded
     from natsctl.api.jwt_claims import UserClaims
     from natsctl.api.jwt_token import JwtError, decode_base64url
@@ -258,7 +258,7 @@ class ConnzOptions(ListingOptions, kw_only=True):
 
 
 def connz(server: ServerInstance, options: ConnzOptions) -> Making[dict[str, Any]]:
-    """Return a page of connections, to be made one after the other. Raises BadRequestError."""
+    """Return a page of connections as an iterator. Raises BadRequestError."""
     _check(options)
     return _connz(server.broker, options)
 
@@ -294,7 +294,7 @@ def _check(options: ConnzOptions) -> None:
 
 
 def _choose(broker: Broker, options: ConnzOptions) -> Making[tuple[int, list[Session | LeafLink]]]:
-    """Return how many connections there are of the state and the account, and those that are asked for."""
+    """Return the number of connections with the state and the account, and the requested ones."""
     opened: list[Session | LeafLink] = []
     ended: list[Session | LeafLink] = []
     account = options.acc

@@ -1,6 +1,6 @@
 """JSON documents of the monitoring endpoints, indented as in nats-server, and their times and durations.
 
-Documents are written in pieces: a long list may be an iterator, which is advanced when the element before has been
+Documents are written in pieces: a long list may be an iterator, advanced when the previous element has been
 written, so an answer about thousands of streams is never in memory as a whole. `whole` turns iterators into lists, for
 answers that are sent at once.
 """
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 Making: TypeAlias = Generator[None, None, T]
-"""A value that is made with stops, at which other work can be done."""
+"""A value made in steps, so that other work can be done between them."""
 
 
 def pieces(value: Any, margin: bytes = b"\n", step: int = 2) -> Iterator[bytes]:
@@ -78,7 +78,7 @@ def made(making: Making[T]) -> T:
 
 
 def make(value: Any, each: Callable[[Any], Any] = lambda item: item) -> Making[Any]:
-    """Do what `whole` does, with a stop after each element, which `each` may replace."""
+    """Write as `whole` does, with a stop after each element; `each` may replace elements."""
     found: Any = value
     if isinstance(value, dict):
         found = {}

@@ -20,7 +20,7 @@ UNAVAILABLE: Final = 503
 NOT_FOUND: Final = 404
 BAD_REQUEST: Final = 400
 STALL_S: Final = 10.0
-"""Delay of the event loop from which on the server counts as unhealthy."""
+"""Delay of the event loop from which the server is unhealthy."""
 
 
 class HealthzOptions(EndpointOptions, kw_only=True, rename="kebab"):
@@ -52,7 +52,7 @@ class HealthProblem(NamedTuple):
 
 
 def healthz(server: ServerInstance, options: HealthzOptions) -> dict[str, Any]:
-    """Return the state of health with its `status_code`, which HTTP sends as the status instead."""
+    """Return the state of health with its `status_code`; HTTP sends that as the status instead."""
     found = health_problems(server, options)
     first = next(found, None)
     if first is None:
@@ -65,7 +65,7 @@ def healthz(server: ServerInstance, options: HealthzOptions) -> dict[str, Any]:
 
 
 def health_problems(server: ServerInstance, options: HealthzOptions) -> Iterator[HealthProblem]:
-    """Yield everything that makes the server, or what is asked for, unhealthy."""
+    """Yield every reason why the server, or the requested object, is unhealthy."""
     for wanted, missing in (("account", "stream"), ("stream", "consumer")):
         if getattr(options, missing) and not getattr(options, wanted):
             text = f"{go_quote(wanted)} must not be empty when checking {missing} health"

@@ -1,10 +1,10 @@
 """The HTTP listener of monitoring: requests framed by h11, answered by a function, bodies written piece by piece.
 
-Theory of operation. One task serves one connection, one request after the other; what a client sends ahead waits in
+Theory of operation. One task serves one connection, one request at a time; pipelined input waits in
 h11. A body may be an iterator: its pieces are made while it is written, so that a slow reader holds no more than a
 chunk of it. All connections together work on one answer at a time, for a slice of time each, so that between two slices
 the loop has served the other connections, however many there are. When every place is taken, the connection that has
-been idle for longest makes room; where none is idle the new one gets status 503. A client that takes too long for a
+been idle for longest makes room; if none is idle the new one gets status 503. A client that takes too long for a
 request, or takes too little of an answer, is cut off.
 """
 
@@ -28,7 +28,7 @@ MAX_HEAD_BYTES: Final = 64 * 1024
 """Longest request line with headers."""
 
 MAX_BODY_BYTES: Final = 64 * 1024
-"""Bytes of an unread body up to which a connection is kept."""
+"""Maximum unread body bytes for keeping a connection."""
 
 MAX_CONNECTIONS: Final = 512
 """Connections at one time."""
@@ -59,9 +59,9 @@ class HttpRequest(NamedTuple):
     method: str
     target: str
     host: str = ""
-    """The header Host; empty where there is none."""
+    """The header Host, or ""."""
     origin: str = ""
-    """The header Origin; empty where there is none."""
+    """The header Origin, or ""."""
     loopback: bool = False
     """True for a request over a loopback address."""
 
@@ -95,7 +95,7 @@ class HttpServer:
         """Prepare to listen on `host`:`port`, under TLS with `context`.
 
         `answer` runs on the event loop and must be quick; `fault` is called when it, or a body, raised. With `admit`,
-        a connection whose handshake is complete is served only where it returns True.
+        a connection is served after its handshake only if it returns True.
         """
         self._host = host
         self._port = port
@@ -151,7 +151,7 @@ class HttpServer:
             conversation.close()
 
     def _make_room(self) -> bool:
-        """End the connection that has been idle for longest; False where none is idle."""
+        """Close the connection that has been idle for longest; return False if none is idle."""
         oldest = next(iter(self._idle), None)
         if oldest is None:
             return False
@@ -201,7 +201,7 @@ class _Conversation:
         self._writer = writer
 
     async def request(self, wait_s: float) -> HttpRequest | None:
-        """Return the next request, None where there is none any more; raises TimeoutError."""
+        """Return the next request, or None at the end; raises TimeoutError."""
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(wait_s) as limit:
             begun = bool(self._wire.trailing_data[0])
@@ -245,7 +245,7 @@ class _Conversation:
         await self._write(head)
 
     async def reply(self, method: str, page: HttpPage, turn: asyncio.Semaphore) -> None:
-        """Send a page, whose pieces are made while `turn` is held; raises what its body raises."""
+        """Send a page; its pieces are made while `turn` is held. Raises the body's errors."""
         body = page.body
         if isinstance(body, bytes):
             await self._whole(page, body, method)

@@ -50,13 +50,13 @@ class JszOptions(EndpointOptions, kw_only=True):
 
 
 class ConsumerDetail(ConsumerInfo):
-    """A consumer whose configuration is present on request only."""
+    """A consumer with its configuration only on request."""
 
     config: ConsumerConfig | None = field(default=None)  # type: ignore[assignment]  # wider than an info's, in its place
 
 
 def jsz(server: ServerInstance, options: JszOptions) -> dict[str, Any]:
-    """Return the document of `jsz`, with accounts, streams and consumers to be made one after the other.
+    """Return the document of `jsz`, with accounts, streams and consumers as iterators.
 
     Raises BadRequestError.
     """
@@ -80,7 +80,7 @@ def jsz(server: ServerInstance, options: JszOptions) -> dict[str, Any]:
 
 
 def jsz_account(server: ServerInstance, options: JszOptions) -> dict[str, Any]:
-    """Return the details of `options.account` alone: the answer to `$SYS.REQ.ACCOUNT.<name>.JSZ`.
+    """Return the details of `options.account` only: the answer to `$SYS.REQ.ACCOUNT.<name>.JSZ`.
 
     Raises BadRequestError.
     """

@@ -1,7 +1,7 @@
 """`/metrics`: the server's numbers in Prometheus' text format, version 0.0.4.
 
 Names are those of prometheus-nats-exporter and, for the process, of Prometheus' client libraries. Samples of the whole
-server come first, then accounts, streams and consumers, which are visited one by one while the answer is sent. The
+server come first, then accounts, streams and consumers, visited one by one while the answer is sent. The
 number of each that has samples of its own is limited; the rest is counted in `natsctl_metrics_left_out`.
 """
 
@@ -33,7 +33,7 @@ Kind = Literal["counter", "gauge"]
 
 
 def labels(pairs: Mapping[str, str]) -> str:
-    """Return labels in braces; those that are empty are as good as absent and left out."""
+    """Return labels in braces; empty ones equal absent ones and are left out."""
     return "{" + ",".join(f'{name}="{_escaped(value)}"' for name, value in pairs.items() if value) + "}"
 
 
@@ -182,7 +182,10 @@ def _accounts(server: ServerInstance) -> Iterator[bytes]:
 def _left_out(what: str, count: int, *, first: bool = False) -> bytes:
     """Return the number of those without samples of their own, as a line of a family that spans calls."""
     text = family(
-        "natsctl_metrics_left_out", "gauge", "What has no samples of its own", [(labels({"kind": what}), max(count, 0))]
+        "natsctl_metrics_left_out",
+        "gauge",
+        "Objects without own samples",
+        [(labels({"kind": what}), max(count, 0))],
     )
     return text if first else text.splitlines(keepends=True)[-1]
 

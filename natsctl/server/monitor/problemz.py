@@ -1,8 +1,8 @@
 """`/problemz`: things that need somebody's attention, the worst first.
 
 An error means that messages are refused, not stored or not delivered; a warning, that this comes closer or that a
-client does not do its part. Thresholds are those of the alert rules (examples/monitoring/alerts.yaml) where there is a
-rule. Everything is derived from the present state, without a history: a consumer whose clients come once an hour
+client does not do its part. Thresholds equal the alert rules (examples/monitoring/alerts.yaml) if there is a
+rule. Everything is derived from the present state, without a history: a consumer with clients that connect once an hour
 counts as stalled in between.
 """
 
@@ -47,7 +47,7 @@ KINDS: Final = (
     "health", "disk", "storage", "account", "connections", "stream_limit", "source", "consumer_stalled",
     "acks_missing", "redeliveries", "slow_consumer",
 )  # fmt: skip
-"""Kinds of problems, in the order in which they are listed."""
+"""Kinds of problems, in listing order."""
 STORAGE_SHARE: Final = 0.85
 """Used part of the storage of the server or of an account that is reported; the rule NatsStorageFull."""
 LIMIT_SHARE: Final = 0.9
@@ -63,16 +63,16 @@ REDELIVERED_SHARE: Final = 0.5
 REDELIVERED_MIN: Final = 100
 """Messages that await an ack below which that part is not looked at; the rule NatsRedeliveries."""
 UPSTREAM_SILENT_NS: Final = MINUTE
-"""Time after which a mirror or a source is reported whose origin sends not even heartbeats."""
+"""Time after which a mirror or a source without even heartbeats from its origin is reported."""
 PENDING_SHARE: Final = 0.5
 """Used part of `max_pending` of a client that is reported."""
 DISCONNECTED_NS: Final = 10 * MINUTE
-"""Time for which a client that was disconnected as a slow consumer is reported; the rule NatsSlowConsumers."""
+"""How long a disconnected slow consumer is reported; the rule NatsSlowConsumers."""
 _SLOW: Final = (CloseReason.SLOW_CONSUMER_PENDING_BYTES, CloseReason.SLOW_CONSUMER_WRITE_DEADLINE)
 
 
 class ServerProblem(msgspec.Struct, omit_defaults=True):
-    """One problem, and the object that has it; `weight` orders those of a kind, the largest first."""
+    """One problem and its object; `weight` orders problems of a kind, the largest first."""
 
     level: str
     kind: str
@@ -85,7 +85,7 @@ class ServerProblem(msgspec.Struct, omit_defaults=True):
 
 
 class ProblemzOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Options of the list: the page, and a kind to keep to."""
+    """Options of the list: the page, and a kind as filter."""
 
     page: Paging
     kind: str = ""
@@ -143,7 +143,7 @@ def _row(problem: ServerProblem) -> dict[str, Any]:
 
 
 def problems(server: ServerInstance) -> Iterator[ServerProblem | None]:
-    """Yield every problem; None stands for an object that has none, so that the caller may pause."""
+    """Yield every problem, or None for an object without one, so that the caller may pause."""
     for health in health_problems(server, HealthzOptions()):
         account = server.engine.accounts.get(health.account) if server.engine is not None else None
         reason = account.offline.reasons().get(health.stream) if account is not None else None
@@ -167,7 +167,7 @@ def problems(server: ServerInstance) -> Iterator[ServerProblem | None]:
 def _usage(
     kind: str, what: str, used: int, most: int, share: float, account: str = "", stream: str = ""
 ) -> ServerProblem | None:
-    """Return the problem of a number of bytes that is near its limit or beyond it; negative limits are none."""
+    """Return the problem of a number of bytes near or above its limit; negative means no limit."""
     if most < 0 or used < share * most or not used:
         return None
     level = "error" if used >= most else "warning"
@@ -211,7 +211,7 @@ def _of_account(account: JetStreamAccount) -> Iterator[ServerProblem | None]:
 
 
 def _of_limits(stream: Stream) -> Iterator[ServerProblem | None]:
-    """Yield limits at which a stream refuses messages; one with `discard: old` makes room instead."""
+    """Yield reached limits of streams that refuse messages; with `discard: old` they make room instead."""
     config, store = stream.config, stream.store
     if config.discard is not DiscardPolicy.NEW:
         return

@@ -24,7 +24,7 @@ ReloadCall: TypeAlias = Callable[[ReloadDone], None]
 
 
 BAD_ESCAPE: Final = re.compile(r"%(?![0-9a-fA-F]{2})")
-"""Escape sequences that stand for no byte."""
+"""Invalid escape sequences."""
 _FLAGS: Final = {
     **dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True),
     **dict.fromkeys(("0", "f", "F", "false", "FALSE", "False"), False),
@@ -64,11 +64,11 @@ class Query:
         return _FLAGS.get(value, False)
 
     def number(self, name: str) -> int:
-        """Return a number, 0 where it is absent. Raises BadRequestError."""
+        """Return a number, 0 if missing. Raises BadRequestError."""
         return self._integer(name, "int", "Atoi", _NUMBER, -_INT_MAX - 1, _INT_MAX)
 
     def unsigned(self, name: str) -> int:
-        """Return a number that is not negative, 0 where it is absent. Raises BadRequestError."""
+        """Return a non-negative number, 0 if missing. Raises BadRequestError."""
         return self._integer(name, "uint64", "ParseUint", _UNSIGNED, 0, _UINT_MAX)
 
     def _integer(self, name: str, kind: str, reader: str, shape: re.Pattern[str], least: int, most: int) -> int:
@@ -92,7 +92,7 @@ class EndpointOptions(msgspec.Struct, kw_only=True):
     """Options of an endpoint; names are those of the system account's requests."""
 
     QUERY: ClassVar[dict[str, str]] = {}
-    """The parameter of a query for each option that has another name there; empty: a query has none of the option."""
+    """The query parameter of each option with a different name there; empty: not in queries."""
 
     @classmethod
     def of(cls, query: Query) -> Self:

@@ -2,9 +2,9 @@
 
 Theory of operation. A request looks at every stream or consumer once and reads nothing of it but its names and the
 number to sort by; only the rows of the page are described. Both are done in slices, between which the listener serves
-others (docs/adr/0021): entries are sorted `SLICE` at a time, and the sorted slices are merged as far as the page goes.
-The answer is no snapshot: an object that changes meanwhile is shown with its newer values, in the place that its older
-ones gave it.
+others (docs/adr/0021): entries are sorted `SLICE` at a time, and the sorted slices are merged up to the end of the
+page. The answer is no snapshot: an object that changes meanwhile is shown with its newer values, in the place that its
+older ones gave it.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ DEFAULT_LIMIT: Final = 25
 MAX_LIMIT: Final = 1024
 """Rows of a page at most; further ones are on the next page."""
 SLICE: Final = 256
-"""Objects looked at between two turns of other connections, which takes about half a millisecond."""
+"""Objects examined between two turns of other connections: about half a millisecond."""
 MAX_SUBJECTS: Final = 8
-"""Subjects shown of a stream, which may have thousands."""
+"""Maximum subjects shown of a stream."""
 
 
 class Paging(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,7 +49,7 @@ class Paging(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ListEntry(NamedTuple):
-    """One object that was found: its place in the order, its names, which decide between equal places, and itself."""
+    """One matching object: its sort key, its names (they break ties), and the object."""
 
     place: int | str
     name: str
@@ -67,7 +67,7 @@ class Chosen(NamedTuple):
 
 Choosing: TypeAlias = "Generator[bytes, None, Chosen]"
 TEXTS: Final = frozenset({"name", "stream", "account"})
-"""Orders by a text, in which the smallest comes first unless asked otherwise."""
+"""Orders by a text, ascending unless requested otherwise."""
 
 
 def read_paging(query: Query, orders: Iterable[str], default: str) -> Paging:
@@ -88,7 +88,7 @@ def read_paging(query: Query, orders: Iterable[str], default: str) -> Paging:
 
 
 def choosing(entries: Iterable[ListEntry | None], page: Paging) -> Choosing:
-    """Sort entries in slices and return the objects of a page; None stands for an object that was passed over.
+    """Sort entries in slices and return the objects of a page; None means a skipped object.
 
     Numbers that are equal are ordered by name, whichever the direction.
     """
@@ -119,7 +119,7 @@ _KEY: Final = itemgetter(slice(0, 4))
 
 
 class AssetOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Options of both lists: the page, an account and a stream to keep to, and a text to look for."""
+    """Options of both lists: the page, an account and a stream as filters, and a text to search for."""
 
     page: Paging
     search: str = ""
@@ -162,7 +162,7 @@ def page_head(server: ServerInstance, page: Paging, total: int) -> dict[str, Any
 
 
 def every_stream(server: ServerInstance) -> Iterator[Stream]:
-    """Yield the streams of all accounts; those that are deleted meanwhile may be left out."""
+    """Yield the streams of all accounts; streams deleted meanwhile may be missing."""
     for account in list(server.engine.accounts.values()) if server.engine is not None else ():
         yield from list(account.streams.values())
 

@@ -43,7 +43,7 @@ class IpqueueszOptions(EndpointOptions, kw_only=True):
 
 
 def ipqueuesz(server: ServerInstance, options: IpqueueszOptions) -> dict[str, Any]:
-    """Return queues by name: one for each stream whose newest messages await their sync."""
+    """Return queues by name: one for each stream with unsynced messages."""
     engine = server.engine
     if engine is None:
         return {}
@@ -118,7 +118,7 @@ def resident_bytes() -> int:
 
 
 def expvarz(server: ServerInstance) -> dict[str, Any]:
-    """Return the variables that Go programs publish of their process, as far as this one has them.
+    """Return the process variables of Go programs that this one has.
 
     Of the command line only the program is shown: its flags may hold passwords.
     """
@@ -177,7 +177,7 @@ def jetstream_config(server: ServerInstance) -> dict[str, Any]:
     if engine.options.domain:
         config["domain"] = engine.options.domain
     if options.max_memory > 0 or (options.max_storage > 0 and not options.storage_derived):
-        config["compress_ok"] = True  # in nats-server for configured sizes alone
+        config["compress_ok"] = True  # in nats-server only for configured sizes
     return {**config, "strict": True} if engine.options.strict else config
 
 
@@ -204,7 +204,7 @@ def jetstream_limits(server: ServerInstance) -> dict[str, Any]:
 
 
 MAX_CERTIFICATES: Final = 16
-"""Number of certificates whose expiry is cached."""
+"""Maximum number of cached certificate expiries."""
 
 
 def websocket_block(server: ServerInstance) -> dict[str, Any]:
@@ -239,7 +239,7 @@ def certificate_end(server: ServerInstance, tls: TlsOptions | None) -> dict[str,
 
 @lru_cache(MAX_CERTIFICATES)
 def _end_of(path: Path, load_ns: int) -> dict[str, str]:
-    """Return the key for a file that was read at `load_ns`; one that is gone since then has none."""
+    """Return the key for a file that was read at `load_ns`; a removed file has none."""
     from natsctl.server.tls.certificates import not_after
 
     try:
@@ -372,7 +372,7 @@ def _process() -> dict[str, Any]:
 
 
 def traffic(broker: Broker) -> dict[str, int]:
-    """Return the counters of connections, messages and subscriptions; messages are also those of leaf nodes."""
+    """Return the counters of connections, messages and subscriptions; messages include leaf nodes'."""
     leafs = broker.leafs.values()
     clients = {name: getattr(broker, name) for name in ("in_msgs", "in_bytes", "out_msgs", "out_bytes")}
     both = {name: count + sum(getattr(peer, name) for peer in leafs) for name, count in clients.items()}

@@ -1,7 +1,7 @@
 """The cache of OCSP responses about the other sides of connections, and its file.
 
 The file is nats-server's: a JSON object of certificates' fingerprints, with responses compressed as an S2 stream;
-either server continues with the other's. It is written beside and renamed, after each interval in which something
+either server continues with the other's. It is written to a temporary file and renamed, after each interval with
 changed and at the end. A response from the file is trusted no more than one from a responder: its signature is checked
 at each use.
 """
@@ -34,7 +34,7 @@ FOLDER_MODE: Final = 0o750
 
 
 class Cached(msgspec.Struct):
-    """One response with what the file says of it."""
+    """One response with its entry in the file."""
 
     cached_at: str
     resp_status: str
@@ -134,7 +134,7 @@ class ResponseCache:
             self._dirty = not isinstance(why, OSError)
 
     def unsaved(self) -> Callable[[], int] | None:
-        """Return a function that writes the file as the cache is now, None where nothing has changed.
+        """Return a function that writes the cache's present state to the file, or None if nothing has changed.
 
         It may run in another thread, returns the number of bytes, and raises OSError.
         """
@@ -165,7 +165,7 @@ class ResponseCache:
 
 
 def _items(content: bytes) -> dict[str, Cached]:
-    """Return the responses of a file; raises ValueError (msgspec's errors are such) where it is damaged."""
+    """Return the responses of a file; raises ValueError (also msgspec's) if it is damaged."""
     from natsctl.api.archive.s2 import S2FrameError
     from natsctl.api.archive.s2_rewrite import S2BlockError
 
@@ -216,7 +216,7 @@ def _content(items: dict[str, Cached]) -> bytes:
 
 
 def _write(path: Path, content: bytes) -> int:
-    """Write the file durably in place of the old one and return its bytes; raises OSError."""
+    """Replace the file durably and return its bytes; raises OSError."""
     path.parent.mkdir(FOLDER_MODE, exist_ok=True)
     replace_file(path, content)
     return len(content)

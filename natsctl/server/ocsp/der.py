@@ -1,4 +1,4 @@
-"""DER as Go's encoding/asn1 reads it, which is how nats-server reads OCSP responses.
+"""DER as read by Go's encoding/asn1, which nats-server uses for OCSP responses.
 
 It accepts more than the X.509 library does: extra elements at the end of a sequence, default values that are written
 out, times with an offset or in the other type. A signed response must not have another status here than there, so that

@@ -1,6 +1,6 @@
 """The check of the other side of a connection: each certificate of its chain at the responders that it names.
 
-A chain is valid where every certificate that names a responder is good; one in which none does is valid as it is. The
+A chain is valid if every certificate with a responder is good; a chain without responders is valid. The
 cache is asked before a responder. Rules, texts and events are nats-server's (ocsp_peer.go); it looks at every chain
 that its library finds, here there is the one that OpenSSL has verified.
 """
@@ -84,7 +84,7 @@ class PeerVerifier:
         events: Callable[[], PeerEvents],
         responders: Responders,
     ) -> None:
-        """Prepare checks; `cache` and `events` return what is to be used at the time."""
+        """Prepare checks; `cache` and `events` return the current ones."""
         self._log = log
         self._clock = clock
         self._cache = cache
@@ -94,7 +94,7 @@ class PeerVerifier:
     async def verdict(
         self, chain: Sequence[bytes], options: OcspPeerOptions, kind: str, of_server: bool = False
     ) -> str:
-        """Return the reason for which the other side is refused, "" where it is not.
+        """Return the reason for refusing the other side, or "".
 
         `chain` was verified: DER, the other side's own certificate first, its root last.
         """
@@ -138,7 +138,7 @@ class PeerVerifier:
         return True
 
     async def _link_fault(self, link: CertificateLink, options: OcspPeerOptions) -> str:
-        """Return why a certificate is not good, "" where it is, or passes for it."""
+        """Return why a certificate is not good, or "" if it is good or treated as good."""
         subject, key = link.subject, link.key
         self._log.debug(f"Checking OCSP peer cache for [{subject}], key [{key}]")
         response, revoked_once = self._cached(link, key, subject, options)
@@ -177,7 +177,7 @@ class PeerVerifier:
     def _cached(
         self, link: CertificateLink, key: str, subject: str, options: OcspPeerOptions
     ) -> tuple[OcspResponse | None, bool]:
-        """Return the response in the cache where it is current, and whether there is one of a revocation."""
+        """Return a current response from the cache, and whether the cache has a revocation."""
         cache = self._cache()
         der = cache.get(key)
         if der is None:
@@ -202,7 +202,7 @@ class PeerVerifier:
     def _judged(
         self, der: bytes, link: CertificateLink, subject: str, options: OcspPeerOptions
     ) -> tuple[OcspResponse | None, str]:
-        """Return a responder's response, or None and the reason for which it does not count."""
+        """Return a responder's response, or None and the reason for ignoring it."""
         try:
             response = parse_response(der, link.certificate, link.issuer)
         except InvalidResponseError as why:

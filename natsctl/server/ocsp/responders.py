@@ -1,6 +1,6 @@
 """Requests to OCSP responders.
 
-Source of what is sent: nats-server, ocsp.go and certidp/ocsp_responder.go.
+Source of the requests: nats-server, ocsp.go and certidp/ocsp_responder.go.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """OCSP responses: requests for them, their signatures and their validity.
 
-A response is taken where the certificate's authority has signed it, or a responder whose certificate it contains, which
-that authority has signed for this use. Rules and texts are those of nats-server and of the library that it uses; where
+A response is accepted if the certificate's authority has signed it, or a responder with an included certificate that
+that authority has signed for this use. Rules and texts are nats-server's and its library's; where
 a response has several certificates, only the first counts.
 """
 
@@ -38,7 +38,7 @@ MAX_RESPONDERS: Final = 8
 """Responders of one certificate that are asked."""
 
 STATUS_REQUEST_OID: Final = bytes.fromhex("06082b06010505070118")
-"""DER of the extension by which a certificate demands a staple: id-pe-tlsfeature, RFC 7633."""
+"""DER of the extension of a certificate that requires a staple: id-pe-tlsfeature, RFC 7633."""
 
 BASIC_RESPONSE_ID: Final = bytes.fromhex("2b0601050507300101")
 """The only type of response that is read: id-pkix-ocsp-basic, RFC 6960."""
@@ -49,7 +49,7 @@ UNKNOWN: Final = 0x82
 EXPLICIT_0: Final = 0xA0
 EXPLICIT_1: Final = 0xA1
 NO_TIME_NS: Final = -62_135_596_800 * SECOND
-"""The first moment of year 1, which Go reads as no time."""
+"""The first moment of year 1: no time for Go."""
 
 _ERRORS: Final = {1: "malformed", 2: "internal error", 3: "try later", 5: "signature required", 6: "unauthorized"}
 
@@ -117,7 +117,7 @@ def demands_staple(der: bytes) -> bool:
 
 
 def responders_of(certificate: x509.Certificate) -> list[str]:
-    """Return the URLs at which a certificate's status is to be asked for, as far as they are of the web.
+    """Return the web URLs for requests about a certificate's status.
 
     Raises InvalidCertificateError: a certificate that cannot be read must not pass for one that names none.
     """
@@ -143,7 +143,7 @@ def _is_web(url: str) -> bool:
 
 
 def request_for(certificate: x509.Certificate, issuer: x509.Certificate) -> bytes:
-    """Return the DER of a request; SHA-1, which names the issuer here and protects nothing, is what responders know."""
+    """Return the DER of a request; SHA-1 only names the issuer here, and responders expect it."""
     from cryptography.hazmat.primitives.hashes import SHA1
     from cryptography.hazmat.primitives.serialization import Encoding
     from cryptography.x509.ocsp import OCSPRequestBuilder
@@ -242,7 +242,7 @@ def _check_responder(data: DerReader) -> None:
 def _entry_status(entry: DerReader) -> tuple[Status, int, int | None, bool]:
     """Return an entry's status, its validity and whether an extension is critical; raises ValueError.
 
-    What does not claim to be good or unknown is revoked, as in the library that nats-server uses.
+    Any status other than good or unknown counts as revoked, as in nats-server's library.
     """
     is_good = entry.has(GOOD) and entry.content() is not None
     if entry.has(REVOKED):

@@ -1,7 +1,7 @@
 """OCSP of one server: the staples of its listeners, the checks of other sides, and their cache.
 
 At the start every certificate that is to be stapled needs a response, or the server does not start. A reload is taken
-first: until the response about a new certificate is there, handshakes wait for it within their time limit, and where it
+first: until the response about a new certificate has arrived, handshakes wait for it within their time limit, and if it
 does not come the listener serves without it, with a warning. Checks of other sides are never given up with it.
 """
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from natsctl.server.tls.contexts import ListenerTls
 
 STAPLED: Final = ("clients", "websocket")
-"""Listeners whose certificates are stapled; leaf nodes are checked instead. Source: nats-server, enableOCSP."""
+"""Listeners with stapled certificates; leaf nodes are checked instead. Source: nats-server, enableOCSP."""
 
 
 class OcspService:

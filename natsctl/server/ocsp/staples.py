@@ -1,7 +1,7 @@
 """Staples: OCSP responses about this server's own certificates, renewed and kept in the store's folder.
 
 A staple is taken from memory, else from the file of an earlier run, else from a responder, as long as it is in force.
-After that it is renewed at half of what is left of its validity, at least every 24 hours; where a responder fails, the
+After that it is renewed at half of its remaining validity, at least every 24 hours; if a responder fails, the
 old one serves until it ends. A certificate that is found revoked ends the server in the modes `always` and `must`; in
 other modes its last response is still stapled, and clients judge. Source: nats-server, ocsp.go.
 """
@@ -71,9 +71,9 @@ class StapleSources(NamedTuple):
     clock: Clock
     responders: Responders
     folder: Path | None
-    """The folder of the store; None where none is configured: staples then live in memory alone."""
+    """The folder of the store; if None, staples are only kept in memory."""
     urls: tuple[str, ...]
-    """Responders in place of those that certificates name."""
+    """Responders that replace the certificates' ones."""
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
 
@@ -100,7 +100,7 @@ class Staple:
 
     @property
     def in_force(self) -> bytes | None:
-        """The response to staple now; None where it must be fetched first."""
+        """The response to staple now; None if it must be fetched first."""
         response = self._known()
         return response.der if response is not None else None
 
@@ -189,7 +189,7 @@ class Staple:
                 raise ResponderError(f"{first}\n{second}") from second
 
     def _keep(self, response: OcspResponse) -> None:
-        """Keep a response in memory and in the store's folder; raises StapleError where that cannot be written."""
+        """Keep a response in memory and in the store's folder; raises StapleError if that is not writable."""
         if self._sources.folder is not None:
             try:
                 replace_file(self._path, response.der)
@@ -222,7 +222,7 @@ class Staple:
         return left_ns / 2 / SECOND if left_ns >= 0 else MIN_INTERVAL_S
 
     async def keep_renewed(self) -> bool:
-        """Renew the response for ever; return at a certificate that is not good, True where that ends the server."""
+        """Renew the response repeatedly; return at a bad certificate, True if that ends the server."""
         log, wait_s = self._sources.log, 0.0
         response = self._known()
         if response is not None and response.status == "good":
@@ -266,7 +266,7 @@ def prepare_folder(folder: Path | None) -> None:
 def staple_of(
     sources: StapleSources, options: OcspOptions | None, kind: str, file: Path, authorities: Path | None
 ) -> Staple | None:
-    """Return the staple of a certificate file, None where it gets none; raises StapleError."""
+    """Return the staple of a certificate file, or None; raises StapleError."""
     mode = options.mode if options is not None else ""
     try:
         content = read_file(file)
@@ -338,7 +338,7 @@ def _system_authorities() -> list[x509.Certificate]:
 
     found = []
     for der in ssl.create_default_context().get_ca_certs(binary_form=True):
-        # An old authority whose certificate the library does not read, or will not, has issued none of today.
+        # An old authority with an unreadable certificate has issued no current certificate.
         with warnings.catch_warnings(), suppress(ValueError):
             warnings.simplefilter("ignore")
             found.append(x509.load_der_x509_certificate(der))

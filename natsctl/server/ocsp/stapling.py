@@ -1,6 +1,6 @@
 """TLS with stapled OCSP responses: contexts and layer of listeners that staple.
 
-Python's `ssl` cannot answer a client's request for a certificate's status, so that these listeners use pyOpenSSL, which
+Python's `ssl` cannot answer a client's request for a certificate's status, so these listeners use pyOpenSSL, which
 calls OpenSSL of the package `cryptography`. The layer does the same as `TlsLayer`, and the rules are the same. Where
 clients' certificates are verified, the context keeps no session and takes none, so that there is no spare context.
 """
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 OUTPUT_BYTES: Final = 64 * 1024
 """Bytes of TLS records that one call takes from OpenSSL: four records; the buffer is allocated each time."""
 _MAX_PLAIN_BYTES: Final = 1 << 30
-"""Plaintext that one call hands to OpenSSL, whose limit is 2 GiB."""
+"""Maximum plaintext per call of OpenSSL (its limit is 2 GiB)."""
 
 _ELLIPTIC: Final = {"CurveP256": "SECP256R1", "CurveP384": "SECP384R1", "CurveP521": "SECP521R1"}
 """Names in `curve_preferences` that this layer can require, and the library's."""
@@ -138,7 +138,7 @@ class StapledContexts(TlsContexts):
 
     def __init__(self, options: TlsOptions, staples: dict[Path, Staple]) -> None:
         """Load the files, with the staples of some of them; raises TlsFileError."""
-        server_context(options)  # reports faults of the files in nats-server's words
+        server_context(options)  # reports faults of the files with nats-server's texts
         self._staples = tuple(staples.values())
         pairs = [(cert, key) for cert, key in options.pairs if cert is not None and key is not None]
         contexts = [_context(options, cert, key, staples.get(cert)) for cert, key in pairs]

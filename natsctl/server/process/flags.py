@@ -222,7 +222,7 @@ class CommandLine(msgspec.Struct, frozen=True):
 def parse_command_line(argv: Sequence[str], environment: Mapping[str, str] | None = None) -> CommandLine:
     """Return the command line in `argv`, without the command's own name; flags win over a configuration file.
 
-    Raises FlagError, ConfError for faults in the file, OSError where it cannot be read.
+    Raises FlagError, ConfError for faults in the file, OSError if it is unreadable.
     """
     given = parse_flags(argv, _SPECS)
     if given.flag("help") or given.rest[:1] == ["help"]:

@@ -1,7 +1,7 @@
 """`natsctl server run`: its command line, signals to a running server, and the exit status.
 
 Exit status: 0 after SIGTERM or SIGINT, 1 when the server could not start, 2 for a wrong command line or documents, and
-that of `natsctl apply` when documents could not be carried out. A second signal while the server stops ends the process
+the status of `natsctl apply` if documents could not be applied. A second signal while the server stops ends the process
 as signals do, whatever it is waiting for. `--signal` sends a signal to a running server, found by its pid or by name.
 
 The addresses of clients are listened on as soon as the options are known, before the server itself is imported: a
@@ -94,7 +94,7 @@ def _running() -> Iterator[int]:
 
 
 def is_server(arguments: list[bytes]) -> bool:
-    """Return whether a command line is that of a server: `natsctl server run …` or `python -m natsctl.server …`."""
+    """Return whether a command line starts a server: `natsctl server run …` or `python -m natsctl.server …`."""
     if any(word.endswith((b"-sl", b"-signal")) or b"-signal=" in word or b"-sl=" in word for word in arguments):
         return False
     names = [word.rsplit(b"/", 1)[-1] for word in arguments[:3]]

@@ -1,9 +1,9 @@
-"""Documents that a server applies before it accepts clients, and the step of the start at which it does.
+"""Documents that a server applies before it accepts clients, and this step of the start.
 
 The meaning of documents is not known here: the caller that starts the process brings a `Provisioner`. It reads the
 documents before anything listens, and returns the step that applies them through the connection that it is given.
 
-That connection is made through an in-process listener, on the loopback and open for that time alone. It accepts the one
+That connection is made through an in-process listener on the loopback, open only for that time. It accepts the one
 token that was drawn for it, into one account with every permission of it. A client cannot distinguish it from any other
 server. Connections are IN_PROCESS, as configuration and JWTs call them, so that neither the listener's TLS nor its
 users apply.

@@ -6,7 +6,7 @@ configuration, before anything was derived from the machine or from the ports th
 between two of those.
 
 Of the block `leafnodes`, remotes may come and go. Its users and accounts may change too, where nats-server refuses
-that: links are held to them. Names and texts of refusals are nats-server's: tools and people look for them.
+that: they are applied to links. Names and texts of refusals are nats-server's: tools and people search for them.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def _refuse(old: object, new: object, fields: dict[str, str], about: str = "{}")
 
 
 def refuse_leafnodes(old: LeafNodesOptions | None, new: LeafNodesOptions | None) -> None:
-    """Raise BadRequestError where something differs that needs a restart."""
+    """Raise BadRequestError if a difference needs a restart."""
     before, after = (_compared(block or LeafNodesOptions()) for block in (old, new))
     _refuse(before, after, _LISTENER, 'LeafNode: field "{}"')
     known = {remote.key: remote for remote in before.remotes}
@@ -180,7 +180,7 @@ LOG_LINES: Final[dict[str, Callable[[Any], str]]] = {
 """Options that a reload may change, in the order of their log lines."""
 
 _ALWAYS: Final = ("users", "accounts")
-"""Logged at every reload, as nats-server does, which cannot compare them."""
+"""Logged at every reload, as by nats-server, because it cannot compare them."""
 
 
 def settled(new: ServerOptions, now: ServerOptions, ports: dict[str, int]) -> ServerOptions:
@@ -194,7 +194,7 @@ def settled(new: ServerOptions, now: ServerOptions, ports: dict[str, int]) -> Se
 
 
 def refuse_fixed(old: ServerOptions, new: ServerOptions) -> None:
-    """Raise BadRequestError where something differs that needs a restart."""
+    """Raise BadRequestError if a difference needs a restart."""
     _refuse_store(old, new)
     _refuse(old, new, FIXED)
     if new.no_auth_user or any(old.no_auth_user in (user.name, user.nkey) for user in new.users):
@@ -286,7 +286,7 @@ class Reloader:
     """The last configuration of a server, and its reload."""
 
     def __init__(self, server: ServerInstance, read: Callable[[], ServerOptions], configured: ServerOptions) -> None:
-        """`read` returns the options as they are now; it raises where they are faulty."""
+        """`read` returns the present options; it raises if they are faulty."""
         self._server = server
         self._read = read
         self._configured = configured
@@ -420,7 +420,7 @@ def _credentials(options: ServerOptions) -> tuple[User, ...]:
 
 
 def _replace_gates(server: ServerInstance, new: ServerOptions, contexts: dict[str, TlsContexts]) -> None:
-    """Use the certificates, which were read without a fault, for new connections."""
+    """Use the successfully read certificates for new connections."""
     if "clients" in server.listener_tls:
         load_tls_connections(new.tls)
         server.listener_tls["clients"].replace(new.tls, new.allow_non_tls, contexts.get("clients"))

@@ -65,7 +65,7 @@ def _address(name: str) -> str:
 
 
 def _watchdog_s(environment: Mapping[str, str]) -> float:
-    """Return how long the watchdog of this process waits for a notice; 0 where there is none."""
+    """Return how long the watchdog of this process waits for a notice; 0 without a watchdog."""
     microseconds, pid = environment.get("WATCHDOG_USEC", ""), environment.get("WATCHDOG_PID", "")
     if not microseconds.isdigit() or (pid and pid != str(os.getpid())):
         return 0.0

@@ -1,9 +1,9 @@
 """A server as the process: its log, the files it writes for other programs, signals, lame duck mode.
 
 In lame duck mode a server that is about to stop sends its clients elsewhere, a few at a time. No connection is accepted
-any more and every client is notified. After the grace period, in which clients leave by themselves, the rest is closed
+any more and every client is notified. After the grace period for clients to leave by themselves, the rest is closed
 one by one over the remaining duration, so that they do not reach the next server all at once. The server stops when the
-last one is gone.
+last one has disconnected.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ class ServingProcess:
         prepare: Preparation | None,
         sockets: dict[str, socket],
     ) -> None:
-        """Prepare to serve `options`, which were derived from `configured`; `read` reads the configuration again."""
+        """Prepare to serve `options`, derived from `configured`; `read` reads the configuration again."""
         self._options = options
         self._log = log
         self._configured = configured
@@ -173,7 +173,7 @@ class ServingProcess:
         asyncio.get_running_loop().call_later(WARM_UP_S, self._warm_up)
         await self._stopping.wait()
         self._log.info("Initiating Shutdown...")
-        self._manager.stopping("Writing what is left and closing connections")
+        self._manager.stopping("Writing pending data and closing connections")
         await self._server.stop()
         self._manager.close()
         self._remove_files()
@@ -181,7 +181,7 @@ class ServingProcess:
         return STARTED
 
     async def _start(self) -> bool:
-        """Start the server; False where a signal ended it before it listened, as preparation may take long."""
+        """Start the server; return False if a signal ended it before it listened."""
         assert self._stopping is not None
         if self._prepare is None:
             await self._server.start()
@@ -201,7 +201,7 @@ class ServingProcess:
         return False
 
     def _warm_up(self) -> None:
-        """Import modules that are needed later, beside the loop: it takes 0.1 s, on a busy machine a second."""
+        """Import modules for later in another thread: it takes 0.1 s, on a busy machine a second."""
         modules = [NEEDED_BY_SYSTEM, *(NEEDED_BY_ARCHIVES if self._options.jetstream else ())]
         self._warming = asyncio.get_running_loop().run_in_executor(None, _import_all, modules)
 
@@ -254,7 +254,7 @@ class ServingProcess:
             act()
 
     def _stop_signal(self) -> None:
-        """Stop, unless lame duck mode, which ends by itself, is closing the clients."""
+        """Stop, unless lame duck mode is closing the clients (it ends by itself)."""
         if self._lame_duck is None:
             self._stop()
 
