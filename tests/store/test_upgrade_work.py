@@ -178,7 +178,7 @@ def test_a_migration_of_a_later_version_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_stream_that_a_later_version_has_stopped_is_refused() -> None:
-    marker = migration_state.Marker(id="a", destination="b", created="2026-11-24T00:00:00Z")
+    marker = migration_state.MigrationMarker(id="a", destination="b", created="2026-11-24T00:00:00Z")
     text = msgspec.json.encode(marker).decode()
     assert migration_state.marker_of({"name": "S", "metadata": {migration_state.MARKER: text}}) == marker
     later = text.replace(migration_state.MARKER_FORMAT, "natsctl.migration-stop/99")
