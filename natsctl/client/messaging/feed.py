@@ -6,7 +6,7 @@ import asyncio
 import time
 from contextlib import aclosing
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 from natsctl.api import acks, codec, endpoints
 from natsctl.api.errors import NatsctlError, UsageError
@@ -36,39 +36,40 @@ class FeedReading(NamedTuple):
     existing: bool = False
 
 
-class MessageFeed(Protocol):
+class MessageFeed:
     """Messages as they come; an asynchronous context manager that leaves nothing behind."""
 
-    reading: FeedReading | None
-
-    @property
-    def ended(self) -> bool:
-        """Return whether nothing more will come."""
+    def __init__(self) -> None:
+        self.ended = False
+        """Whether nothing more will come."""
+        self.reading: FeedReading | None = None
 
     def now(self) -> Message | None:
         """Return a message that has come already."""
+        return None
 
     async def next(self, timeout_s: float | None = None) -> Message | None:
-        """Return the next message, or None when none came in time or the feed has ended."""
+        """Return the next message, or None if none came in time or the feed has ended."""
+        raise NotImplementedError
 
-    async def __aenter__(self) -> MessageFeed: ...
+    async def __aenter__(self) -> Self:
+        return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+    ) -> None:
+        """Release what the feed uses."""
 
 
-class CoreFeed:
+class CoreFeed(MessageFeed):
     """Messages published on some subjects."""
 
-    ended = False
-    reading: FeedReading | None = None
-
     def __init__(self, manager: Manager, subjects: Sequence[str], queue: str = "") -> None:
+        super().__init__()
         self._manager, self._subjects, self._queue = manager, subjects, queue
         self._subscription: Subscription | None = None
 
-    async def __aenter__(self) -> CoreFeed:
+    async def __aenter__(self) -> Self:
         connection = self._manager.connection
         self._subscription = await connection.subscribe(*self._subjects, queue=self._queue, lasting=True)
         await connection.flush()
@@ -148,9 +149,9 @@ async def feed_of_stream(
         config = {"durable_name": durable, "ack_policy": "explicit", **start.fields(time.time_ns())}
         known, existing = await durable_consumer(manager, name, {**config, **_filter(subjects)})
         if known["config"].get("deliver_subject"):
-            way, feed = "push", PushFeed(manager, known, to_end=to_end)
+            way, feed = "push", _push_feed(manager, known, to_end=to_end)
         else:
-            way, feed = "pull", DurableFeed(manager, name, known["config"], count, to_end=to_end)
+            way, feed = "pull", _pull_feed(manager, name, known["config"], count, to_end=to_end)
     elif direct or info["config"].get("retention") in _UNREADABLE:
         begin = _direct_start(start, subjects, info["state"])
         way, feed = "direct", DirectFeed(manager, name, subjects, begin, to_end=to_end)
@@ -203,18 +204,17 @@ def _direct_start(start: Start, subjects: Sequence[str], state: dict[str, Any]) 
     return {"seq": {"new": last + 1, "last": max(last, 1), "by_start_sequence": start.value}.get(start.policy, 1)}
 
 
-class StreamFeed:
+class StreamFeed(MessageFeed):
     """Messages of a stream, stored and new, through a consumer that ends with the feed.
 
     With `to_end` it ends with the last message that there is.
     """
 
     def __init__(self, reader: OrderedReader, *, to_end: bool = False) -> None:
+        super().__init__()
         self._reader, self._to_end = reader, to_end
-        self.ended = False
-        self.reading: FeedReading | None = None
 
-    async def __aenter__(self) -> StreamFeed:
+    async def __aenter__(self) -> Self:
         await self._reader.__aenter__()
         self.ended = self._to_end and self._reader.pending == 0
         return self
@@ -225,113 +225,78 @@ class StreamFeed:
         await self._reader.__aexit__(kind, failure, trace)
 
     def now(self) -> Message | None:
-        """Return a message that has come already."""
-        return None if self.ended else self._taken(self._reader.now())
+        return None if self.ended else self._checked(self._reader.now())
 
     async def next(self, timeout_s: float | None = None) -> Message | None:
-        """Return the next message, or None when none came in time or all were read."""
-        return None if self.ended else self._taken(await self._reader.next(timeout_s))
+        return None if self.ended else self._checked(await self._reader.next(timeout_s))
 
-    def _taken(self, delivered: Delivered | None) -> Message | None:
+    def _checked(self, delivered: Delivered | None) -> Message | None:
         if delivered is None:
             return None
         self.ended = self._to_end and delivered.at.pending == 0
         return delivered.message
 
 
-class DurableFeed:
-    """Messages of a durable pull consumer; with `to_end` until it has none to deliver at once.
+class ConsumerFeed(MessageFeed):
+    """Messages of a durable consumer; it ends when none comes in time.
 
-    `count` is the number of messages to read, 0 for no end; no more are requested.
+    With `to_end` it also ends with the message after which the consumer has none pending.
     """
 
-    def __init__(
-        self, manager: Manager, stream: str, config: dict[str, Any], count: int, *, to_end: bool = False
-    ) -> None:
-        from natsctl.client.messaging.consumers import MAX_BATCH, PullOptions, take
-
-        name = str(config.get("durable_name") or config.get("name"))
-        wanted = PullOptions(0, min(count or MAX_BATCH, MAX_BATCH), no_wait=to_end)
-        self._messages = take(manager, stream, name, wanted, config)
-        self.ended = False
-        self.reading: FeedReading | None = None
-
-    async def __aenter__(self) -> DurableFeed:
-        return self
+    def __init__(self, messages: AsyncGenerator[Message, None], *, to_end: bool = False) -> None:
+        super().__init__()
+        self._messages, self._to_end = messages, to_end
 
     async def __aexit__(self, *exc: object) -> None:
         await self._messages.aclose()
 
-    def now(self) -> Message | None:
-        """Return None: each message is waited for."""
-        return None
-
     async def next(self, timeout_s: float | None = None) -> Message | None:
-        """Return the next message, or None when none came in time or all were read, which ends the feed."""
-        if not self.ended:
-            try:
-                async with asyncio.timeout(timeout_s):
-                    return await anext(self._messages)
-            except (TimeoutError, StopAsyncIteration):
-                self.ended = True
-        return None
-
-
-class PushFeed:
-    """Messages that a durable push consumer delivers, from when it is listened to; `info` describes the consumer.
-
-    With `to_end` the feed ends with the last message that was stored.
-    """
-
-    def __init__(self, manager: Manager, info: dict[str, Any], *, to_end: bool = False) -> None:
-        from natsctl.client.messaging.consumers import pushed
-
-        self._messages = pushed(manager, info)
-        self._to_end = to_end
-        waiting = int(info.get("num_pending") or 0) or int(info.get("num_ack_pending") or 0)
-        self.ended = to_end and not waiting
-        self.reading: FeedReading | None = None
-
-    async def __aenter__(self) -> PushFeed:
-        return self
-
-    async def __aexit__(self, *exc: object) -> None:
-        await self._messages.aclose()
-
-    def now(self) -> Message | None:
-        """Return nothing: each message is waited for."""
-        return None
-
-    async def next(self, timeout_s: float | None = None) -> Message | None:
-        """Return the next message, or None when none came in time or all were read, which ends the feed."""
         if self.ended:
             return None
         try:
             async with asyncio.timeout(timeout_s):
                 message = await anext(self._messages)
-        except TimeoutError:
+        except (TimeoutError, StopAsyncIteration):
             self.ended = True
             return None
-        place = acks.parse(message.reply.encode("utf-8", "surrogateescape"))
-        self.ended = self._to_end and place is not None and place.pending == 0
+        if self._to_end:
+            place = acks.parse(message.reply.encode("utf-8", "surrogateescape"))
+            self.ended = place is not None and place.pending == 0
         return message
 
 
-class DirectFeed:
+def _pull_feed(manager: Manager, stream: str, config: dict[str, Any], count: int, *, to_end: bool) -> ConsumerFeed:
+    """Return the feed of a pull consumer; `count` is the number of messages to request, 0 for no limit."""
+    from natsctl.client.messaging.consumers import MAX_BATCH, PullOptions, take
+
+    name = str(config.get("durable_name") or config.get("name"))
+    options = PullOptions(0, min(count or MAX_BATCH, MAX_BATCH), no_wait=to_end)
+    return ConsumerFeed(take(manager, stream, name, options, config))
+
+
+def _push_feed(manager: Manager, info: dict[str, Any], *, to_end: bool) -> ConsumerFeed:
+    """Return the feed of the push consumer that `info` describes."""
+    from natsctl.client.messaging.consumers import pushed
+
+    feed = ConsumerFeed(pushed(manager, info), to_end=to_end)
+    feed.ended = to_end and not info.get("num_pending") and not info.get("num_ack_pending")
+    return feed
+
+
+class DirectFeed(MessageFeed):
     """Messages of a stream, stored and new, by direct gets: no consumer is made, and nothing is acknowledged."""
 
     def __init__(
         self, manager: Manager, stream: str, subjects: Sequence[str], start: dict[str, Any], *, to_end: bool = False
     ) -> None:
+        super().__init__()
         self._manager, self._stream, self._subjects = manager, stream, list(subjects) or [">"]
         self._start = start or {"seq": 1}
         self._to_end = to_end
         self._kept: list[Message] = []
         self._last_seq = 0
-        self.ended = False
-        self.reading: FeedReading | None = None
 
-    async def __aenter__(self) -> DirectFeed:
+    async def __aenter__(self) -> Self:
         await self._fetch()
         return self
 
@@ -339,11 +304,9 @@ class DirectFeed:
         self._kept.clear()
 
     def now(self) -> Message | None:
-        """Return a message that has come already."""
         return self._kept.pop(0) if self._kept else None
 
     async def next(self, timeout_s: float | None = None) -> Message | None:
-        """Return the next message, or None when none came in time or all were read."""
         clock = asyncio.get_running_loop().time
         end_s = None if timeout_s is None else clock() + timeout_s
         while not self._kept:
