@@ -28,7 +28,7 @@ MAX_ROUNDS = 8
 
 
 async def user_info(manager: Manager) -> dict[str, Any]:
-    """Return the server's information about the logged-in user, empty where it gives none."""
+    """Return the server's information about the logged-in user, empty if it gives none."""
     try:
         message = await manager.connection.request(USER_INFO_SUBJECT, timeout_s=USER_INFO_WAIT_S)
         data = parse_object(message.body, USER_INFO_SUBJECT).get("data")
@@ -100,7 +100,7 @@ async def own_answers(manager: Manager, what: str, body: dict[str, Any] | None =
 async def _add_pages(
     connection: Connection, subject: str, body: dict[str, Any], found: dict[str, ServerAnswer], key: str
 ) -> None:
-    """Ask for the pages behind the first until every server has sent all of them, or no further page comes."""
+    """Ask for the pages after the first until every server has sent all of them, or no further page comes."""
     offset = max(_page(one, key) for one in found.values())
     silent = 0
     while offset and silent < MAX_ROUNDS and any(offset < int(one.data.get("total") or 0) for one in found.values()):

@@ -26,7 +26,7 @@ def is_special(path: Path) -> bool:
 
 
 def hold_lock(descriptor: int) -> None:
-    """Lock an open file until its descriptor is closed; raises OSError where another process has locked it."""
+    """Lock an open file until its descriptor is closed; raises OSError if another process has locked it."""
     if sys.platform == "win32":
         import msvcrt
 

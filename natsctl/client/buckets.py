@@ -196,7 +196,7 @@ REASON = "Nats-Marker-Reason"
 TTL = "Nats-TTL"
 FOREVER = "never"
 SIZE = "Nats-Msg-Size"
-"""Length of a value of which only the headers were read."""
+"""Length of a value, for a message read without its body."""
 EXPECTED = "Nats-Expected-Last-Subject-Sequence"
 ROLLUP = "Nats-Rollup"
 ALL_KEYS = ">"
@@ -210,8 +210,8 @@ _PATTERN = r"[-/_=.a-zA-Z0-9*]*>?"
 class Entry(NamedTuple):
     """One revision of a key; `created` is RFC 3339, `delta` the number of entries that are still to be read.
 
-    `value` is None where only headers were read; `length` is known then too. `ttl_ns` is its time to live, 0 for that
-    of the bucket, -1 for ever.
+    `value` is None if only headers were read; `length` is known then too. `ttl_ns` is its time to live, 0 for that
+    of the bucket, -1 forever.
     """
 
     bucket: str
@@ -235,12 +235,12 @@ def check_key(key: str) -> None:
     if not re.fullmatch(_KEY, key) or not all(key.split(".")):
         raise UsageError(
             f"{key!r} is not a valid key",
-            hint="a key consists of letters, digits and any of - / _ = . with no dot at an end or beside another",
+            hint="a key consists of letters, digits and any of - / _ = . with no dot at an end or next to another",
         )
 
 
 def check_pattern(pattern: str) -> None:
-    """Raise UsageError for an invalid pattern: `*` stands for one whole token, `>` for all that follow."""
+    """Raise UsageError for an invalid pattern: `*` represents one whole token, `>` for all that follow."""
     tokens = pattern.split(".")
     whole = all(token and (token in ("*", ">") or {"*", ">"}.isdisjoint(token)) for token in tokens)
     if not re.fullmatch(_PATTERN, pattern) or not whole:

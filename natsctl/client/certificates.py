@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class Certificate(msgspec.Struct, frozen=True):
     """A certificate of the chain that the server showed; `expires_in_ns` is negative once it has expired.
 
-    Times are RFC 3339; `pem` is "" where it is not wanted.
+    Times are RFC 3339; `pem` is "" if it is not wanted.
     """
 
     subject: str
@@ -40,7 +40,7 @@ class Certificate(msgspec.Struct, frozen=True):
 
 
 async def chain(manager: Manager) -> list[Certificate]:
-    """Return the certificates that the server showed, its own first; raises UnreachableError where there is no TLS."""
+    """Return the certificates that the server showed, its own first; raises UnreachableError if there is no TLS."""
     from cryptography.x509 import load_der_x509_certificate
 
     wrapped = manager.connection.transport_fact("ssl_object")

@@ -375,7 +375,7 @@ async def _has_value(manager: Manager, stream: str, subject: str) -> bool:
 
 
 LISTENERS = ("cluster", "gateway", "leaf", "mqtt", "websocket")
-"""Listeners that may have a certificate of their own, beside the one for clients."""
+"""Listeners that may have a certificate of their own, next to the one for clients."""
 
 
 async def check_connection(manager: Manager, check: MonitoringCheck, connect_s: float, limits: Limits) -> None:

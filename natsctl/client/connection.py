@@ -1,6 +1,6 @@
 """One connection to a server over nats-py, its subscriptions, and the trace of its API requests.
 
-nats-py's reconnecting is off: a one-shot command should report that the server is gone, not wait for it. The embedded
+nats-py's reconnecting is off: a one-shot command should report that the server is lost, not wait for it. The embedded
 server is the exception: when the command that owns it ends, another one takes over at the same address. A connection
 that `reconnects`, because several servers were named or the command runs for long, is opened again (`reopen`) before
 the next thing is sent; what was under way fails with ConnectionLostError, and callers repeat what may be repeated. One
@@ -95,7 +95,7 @@ class Subscription:
 
     @property
     def left(self) -> int:
-        """Return how many messages it still waits for, 0 where there is no limit."""
+        """Return how many messages it still waits for, 0 if there is no limit."""
         return max(self._limit - self._taken, 1) if self._limit else 0
 
     def take(self, subject: bytes, reply: bytes, block: bytes, body: bytes) -> None:
@@ -193,9 +193,9 @@ CLOSE_WAIT_S = 1.0
 """Seconds that a server gets to see the end of a connection, such as one whose TLS handshake failed."""
 TAKEOVER_RETRY_S = 0.05
 TAKEOVER_ATTEMPTS = 200
-"""Together 10 seconds: what another command may take to serve on in place of the owner of the embedded server."""
+"""Together 10 seconds: what another command may take to serve on instead of the owner of the embedded server."""
 RESUMED_WITHIN_S = 60.0
-"""Longest time for lasting subscriptions of a connection that is not patient to reach any of several servers."""
+"""Maximum time for lasting subscriptions of a connection that is not patient to reach any of several servers."""
 FIRST_PAUSE_S = 0.2
 MAX_PAUSE_S = 5.0
 """The pause between two attempts to connect again: the first one, and what doubling it leads to."""
@@ -222,7 +222,7 @@ class _Waiter:
 class Connection:
     """A live connection; `info` is the server's INFO, `url` where it is connected to.
 
-    With `dry_run` callers raise DryRunError in place of a change; the connection itself sends everything.
+    With `dry_run` callers raise DryRunError instead of a change; the connection itself sends everything.
     """
 
     concurrent = True
@@ -270,7 +270,7 @@ class Connection:
             self._refused.clear()
         self._client.credentials = login
         logging.getLogger("nats").setLevel(logging.CRITICAL + 1)
-        # nats-py's side of TLS takes itself for plain TCP, of which asyncio warns when a connection ends.
+        # nats-py's side of TLS looks like plain TCP to asyncio, which warns when a connection ends.
         logging.getLogger("asyncio").setLevel(logging.ERROR)
         if self.target.settings.socks_proxy:
             from natsctl.client.nats_py import socks_transport
@@ -418,7 +418,7 @@ class Connection:
 
     @property
     def max_payload(self) -> int:
-        """Return the most bytes that a message may have here."""
+        """Return the maximum number of bytes that a message may have here."""
         return int(self._client.max_payload)
 
     @property

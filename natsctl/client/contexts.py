@@ -161,7 +161,7 @@ class Contexts:
 
 
 def write(one: Write) -> None:
-    """Replace or remove a file; raises UsageError where the system refuses."""
+    """Replace or remove a file; raises UsageError if the system refuses."""
     try:
         if one.text is None:
             one.path.unlink(missing_ok=True)

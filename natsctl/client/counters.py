@@ -84,7 +84,7 @@ async def _counters_of(manager: Manager, stream: str, subject: str) -> list[Coun
 
 
 async def stream_of(manager: Manager, subject: str) -> str:
-    """Return the stream that stores a subject; raises CounterNotFoundError, and UsageError where several do."""
+    """Return the stream that stores a subject; raises CounterNotFoundError, and UsageError if several do."""
     names = await manager.stream_names(subject=subject)
     if not names:
         failure = CounterNotFoundError(

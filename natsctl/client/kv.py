@@ -49,7 +49,7 @@ _API_PREFIX = "$JS.API"
 
 
 class KeyNotFoundError(NatsctlError):
-    """The key has no value, or never had that revision; `last` is its deletion marker where there is one."""
+    """The key has no value, or never had that revision; `last` is its deletion marker, if any."""
 
     exit_code = ExitCode.NOT_FOUND
 
@@ -141,7 +141,7 @@ class KeyValueBucket:
         return entry
 
     async def last(self, key: str, revision: int = 0, *, fresh: bool = False) -> Entry | None:
-        """Return the last entry of a key, or the one at a revision, deletions included; None where there is none."""
+        """Return the last entry of a key, or the one at a revision, deletions included, or None."""
         check_key(key)
         subject, direct = self.reads + key, self.direct and not fresh
         if not revision:
@@ -168,7 +168,7 @@ class KeyValueBucket:
         return await self._write(key, value, {})
 
     async def create(self, key: str, value: bytes, ttl_ns: int = 0) -> Answer[PubAck]:
-        """Set a key that has no value. Raises KeyRevisionError where it has one."""
+        """Set a key that has no value. Raises KeyRevisionError if it has one."""
         try:
             return await self._write(key, value, write_headers(expected=0, ttl_ns=ttl_ns))
         except ApiResponseError as failure:
@@ -177,15 +177,15 @@ class KeyValueBucket:
             current = await self.last(key, fresh=True)
             if current is None or not current.deleted:
                 raise self._changed(failure, f"key {key} exists in bucket {self.name}", current) from failure
-        # A deletion marker counts as a message: behind it the key is free.
+        # A deletion marker counts as a message: after it the key is free.
         return await self.update(key, value, current.revision, ttl_ns)
 
     async def update(self, key: str, value: bytes, revision: int, ttl_ns: int = 0) -> Answer[PubAck]:
-        """Set a key that is at `revision` (0: that was never set). Raises KeyRevisionError where it is not."""
+        """Set a key that is at `revision` (0: that was never set). Raises KeyRevisionError if it is not."""
         return await self._guarded(key, value, write_headers(expected=revision, ttl_ns=ttl_ns), revision)
 
     async def delete(self, key: str, revision: int | None = None) -> Answer[PubAck]:
-        """Mark a key as deleted, if it is at `revision` where that is given; its values stay in its history."""
+        """Mark a key as deleted, or only if it is at `revision`; its values stay in its history."""
         return await self._guarded(key, b"", write_headers(DEL, expected=revision), revision)
 
     async def purge(self, key: str, revision: int | None = None, ttl_ns: int = 0) -> Answer[PubAck]:

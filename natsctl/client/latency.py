@@ -31,7 +31,7 @@ STAMP = struct.Struct(">Q")
 """Beginning of a message: when it was sent, in nanoseconds of the monotonic clock."""
 MAX_MESSAGES = 100_000_000
 TICK_S = 0.0005
-"""Seconds between two looks at which messages are due."""
+"""Seconds between two checks for due messages."""
 ROUNDS = 5
 
 
@@ -133,7 +133,7 @@ async def _rtt_s(connection: Connection) -> float:
 async def _run(
     sender: RawConnection, receiver: RawConnection, test: LatencyTest, watch: Callable[[int], None]
 ) -> tuple[ClientProgress, Latencies, int]:
-    """Send the messages at their times; returns the clock, what was measured, and how many were sent."""
+    """Send the messages at their times; returns the progress, the latencies, and how many were sent."""
     subject = receiver.connection.new_inbox().encode()
     progress, filler = ClientProgress(), bytes(test.size - STAMP.size)
     latencies = Latencies()
@@ -186,7 +186,7 @@ async def _reaches(
 
 
 class Trip(msgspec.Struct, omit_defaults=True):
-    """The round trips to one address: their mean as `rtt`, in nanoseconds; or why there were none."""
+    """The round trips to one address: their mean as `rtt`, in nanoseconds; or the error."""
 
     time: str
     address: str
@@ -206,7 +206,7 @@ class Trips(msgspec.Struct):
 
 
 async def round_trips(target: Target, iterations: int) -> list[Trips]:
-    """Return the round trips to every address of every URL, one after the other; a login is in no answer."""
+    """Return the round trips to every address of every URL, one after another; a login is in no answer."""
     found = []
     for url in target.urls:
         shown = without_login(url)

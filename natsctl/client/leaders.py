@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 WAIT_S: Final = 10.0
-"""Longest time for a new leader: elections need 4 to 9 seconds where a server is lost."""
+"""Maximum time for a new leader: elections need 4 to 9 seconds where a server is lost."""
 LOOK_EVERY_S: Final = 0.1
 
 Info = Mapping[str, Any]
@@ -85,7 +85,7 @@ class Move(NamedTuple):
 
 
 def leader_of(info: Info) -> str:
-    """Return the server that leads; "" where there is none, or no cluster."""
+    """Return the server that leads; "" if there is none, or no cluster."""
     return str((info.get("cluster") or {}).get("leader") or "")
 
 

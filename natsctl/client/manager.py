@@ -80,7 +80,7 @@ class Manager:
         return await self._send_stream(endpoints.STREAM_UPDATE, config)
 
     async def _send_stream(self, endpoint: Endpoint, config: StreamConfig | dict[str, Any]) -> Answer[Any]:
-        """Send a configuration; raises NatsctlError where the server is too old for a field of it."""
+        """Send a configuration; raises NatsctlError if the server is too old for a field of it."""
 
         name = _field(config, "name")
         headers = await check_level(self, config, STREAM_LEVELS, f"Stream {name}")
@@ -122,7 +122,7 @@ class Manager:
         return await self.requests.ask(endpoints.STREAM_PURGE, stream, body=body or None)
 
     async def stream_step_down(self, stream: str, *, preferred: str = "") -> Answer[StreamLeaderStepdownAnswer]:
-        """Move the stream's leader to another server, to `preferred` if that is given."""
+        """Move the stream's leader to another server, to `preferred` if given."""
         body = {"placement": {"preferred": preferred}} if preferred else None
         return await self.requests.ask(endpoints.STREAM_LEADER_STEPDOWN, stream, body=body)
 
@@ -221,7 +221,7 @@ class Manager:
         return await self.requests.ask(endpoints.CONSUMER_CREATE, *tokens, body=body, headers=headers)
 
     async def find_stream(self, stream: str) -> Answer[StreamInfoAnswer] | None:
-        """Return configuration and state of a stream, None where it does not exist."""
+        """Return configuration and state of a stream, None if it does not exist."""
         try:
             return await self.stream_info(stream)
         except ApiResponseError as failure:
@@ -234,7 +234,7 @@ class Manager:
         return await self.requests.ask(endpoints.CONSUMER_INFO, stream, consumer)
 
     async def find_consumer(self, stream: str, consumer: str) -> Answer[ConsumerInfoAnswer] | None:
-        """Return configuration and state of a consumer, None where the stream has no such consumer."""
+        """Return configuration and state of a consumer, None if the stream has no such consumer."""
         try:
             return await self.consumer_info(stream, consumer)
         except ApiResponseError as failure:
@@ -339,7 +339,7 @@ def required_level_of(config: Any, levels: Mapping[str, int]) -> RequiredLevel:
 
 
 async def check_level(manager: Manager, config: Any, levels: Mapping[str, int], what: str) -> dict[str, str] | None:
-    """Return the headers that the request has to carry; raises NatsctlError where the server is too old for a field."""
+    """Return the headers that the request has to carry; raises NatsctlError if the server is too old for a field."""
     needed = required_level_of(config, levels)
     if not needed.level:
         return None

@@ -121,7 +121,7 @@ class Planned(NamedTuple):
 
 
 class DryRunError(Exception):  # nothing went wrong: it is how a dry run ends
-    """Raised in place of the first change of a dry run, with everything that the command knows it would send.
+    """Raised instead of the first change of a dry run, with everything that the command knows it would send.
 
     `effect` says what would happen, as far as it is known: JSON values by name, such as `{"messages": 3}`.
     """

@@ -22,7 +22,7 @@ from natsctl.wire.client import (
     NO_CREDENTIALS,
     TlsNotOfferedError,
     checked_info,
-    encode_connect,
+    encode_login,
     encode_pub,
     read_info,
     starts_tls,
@@ -59,7 +59,7 @@ class QuickParser:
         self._inner.reset()
 
     async def parse(self, data: bytes = b"") -> None:
-        """Hand on all whole frames in `data` and what was kept. Raises nats-py's ProtocolError."""
+        """Hand on all whole frames in `data` and the kept bytes. Raises nats-py's ProtocolError."""
         data = self._buffer.join(data)
         at, handler_of = 0, self._handlers.get
         try:
@@ -133,7 +133,7 @@ class ShortClient(Client):
 
     def _connect_command(self) -> bytes:
         info = self._server_info
-        return encode_connect(
+        return encode_login(
             self.credentials,
             info,
             name=self.options["name"] or "",
@@ -169,9 +169,9 @@ class ShortClient(Client):
             await self._flush_pending()
 
     async def _send_ping(self, future: asyncio.Future[bool] | None = None) -> None:
-        """Send a PING behind all that is still to be sent.
+        """Send a PING after everything that is still to be sent.
 
-        nats-py writes it at once, so that its answer says nothing about what was published before.
+        nats-py writes it at once, so that its answer says nothing about earlier messages.
         """
         self._pongs.append(future or asyncio.get_running_loop().create_future())
         await self._send_command(b"PING\r\n")

@@ -74,7 +74,7 @@ def _import_with_lazy_jetstream() -> None:
 
 
 def socks_transport(proxy_url: str) -> Any:
-    """Return a transport for nats-py that connects through the proxy; raises UsageError for a URL that is none.
+    """Return a transport for nats-py that connects through the proxy; raises UsageError for another text.
 
     The proxy resolves the names of servers. Connecting raises UnreachableError where proxy or server cannot be reached.
     """

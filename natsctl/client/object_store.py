@@ -72,7 +72,7 @@ class ObjectNotFoundError(NatsctlError):
 
 
 class BucketLinkError(NatsctlError):
-    """The object stands for a whole bucket, which cannot be read as one."""
+    """The object represents a whole bucket, which cannot be read as one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +171,7 @@ def digest_of(hashed: hashlib._Hash) -> str:
 
 
 def digest_bytes(digest: str) -> bytes:
-    """Return the digest of metadata as bytes, padded or not; empty where it is none that is known."""
+    """Return the digest of metadata as bytes, padded or not; empty if unknown."""
     kind, _, text = digest.partition("=")
     if f"{kind.upper()}=" != DIGEST_TYPE:
         return b""
@@ -203,7 +203,7 @@ class ObjectBucket:
         return f"$O.{self.name}.C.{nuid}"
 
     async def find(self, name: str, *, fresh: bool = False, damaged: bool = False) -> StoredObject | None:
-        """Return the metadata of an object, a deletion's too; None where there is none. `fresh` asks the leader.
+        """Return the metadata of an object, a deletion's too, or None. `fresh` asks the leader.
 
         With `damaged`, which is for an object to be replaced or deleted, metadata that cannot be read is left out.
         """
@@ -228,7 +228,7 @@ class ObjectBucket:
         return found
 
     async def resolve(self, name: str) -> tuple[ObjectBucket, StoredObject]:
-        """Return the object that a name stands for and its bucket, links followed.
+        """Return the object that a name represents and its bucket, links followed.
 
         Raises BucketLinkError, ObjectNotFoundError.
         """
@@ -248,7 +248,7 @@ class ObjectBucket:
         raise ProtocolError(f"object {name} is a link that leads back to itself")
 
     async def store_meta(self, raw: dict[str, Any]) -> int:
-        """Store metadata in place of the present one of that name, and return its sequence."""
+        """Replace the metadata of that name, and return its sequence."""
         body = json.dumps({**raw, "mtime": ZERO_TIME}, separators=(",", ":"), ensure_ascii=False).encode()
         answer = await messages.publish(self.manager, self.meta_subject(raw["name"]), body, headers=ROLLUP)
         return answer.value.seq
@@ -268,7 +268,7 @@ class ObjectBucket:
 
 
 LAGS_S = 5.0
-"""Longest wait for the next chunk: the reading server of a cluster may be behind the one that stored it."""
+"""Maximum wait for the next chunk: the reading server of a cluster may be behind the one that stored it."""
 
 
 class ObjectDamagedError(StorageError):
@@ -303,7 +303,7 @@ async def get(bucket: ObjectBucket, found: StoredObject, target: IO[bytes], on_p
 def beside(target: Path) -> Iterator[IO[bytes]]:
     """Yield a file to write, which becomes `target` when all goes well; else nothing is left of it.
 
-    Raises UsageError where no file can be, StorageError where it cannot be written.
+    Raises UsageError if no file can be, StorageError if it cannot be written.
     """
     with contextlib.ExitStack() as stack:
         try:
@@ -454,7 +454,7 @@ class _Upload:
     async def __aexit__(self, *exc: object) -> None:
         if self._acks is None:
             return
-        # A chunk that is stored after the others were removed would stay for ever.
+        # A chunk that is stored after the others were removed would stay forever.
         with contextlib.suppress(NatsctlError, TimeoutError):
             async with asyncio.timeout(CLEAN_UP_S):
                 while self._acked < self._sent:

@@ -96,7 +96,7 @@ class Received:
                 return broken
         known = [answer.subject for answer in self._answers]
         other = [subject for subject in self.subjects if subject not in known]
-        # Models allow for absent fields, negative counts, and any text in place of a time.
+        # Models allow for absent fields, negative counts, and any text instead of a time.
         lacking = [
             answer.subject for answer in self._answers if isinstance(failure, KeyError) and _lacks(answer, failure)
         ]

@@ -103,7 +103,7 @@ def not_understood(subject: str, reason: object) -> ProtocolError:
 
 
 def number_in(raw: dict[str, Any], key: str, subject: str) -> int:
-    """Return a count of an answer, 0 without one; raises ProtocolError for what is not one."""
+    """Return a count of an answer, 0 without one; raises ProtocolError for anything else."""
     value = raw.get(key)
     if value is None:
         return 0
@@ -113,7 +113,7 @@ def number_in(raw: dict[str, Any], key: str, subject: str) -> int:
 
 
 def list_in(raw: dict[str, Any], key: str, subject: str) -> list[Any]:
-    """Return a list of an answer, empty without one; raises ProtocolError for what is not one."""
+    """Return a list of an answer, empty without one; raises ProtocolError for anything else."""
     value = raw.get(key)
     if not isinstance(value, list | None):
         raise not_understood(subject, f"{key} is {value!r:.40}")
@@ -172,7 +172,7 @@ class Requests:
         """Return the answer of that endpoint for those names; `body` is a model, plain JSON values, or None for none.
 
         Raises ApiResponseError for an error answer, JetStreamNotEnabledError for no responders, UnreachableError for no
-        answer, NotAuthorisedError; in a dry run DryRunError where the endpoint changes something.
+        answer, NotAuthorisedError; in a dry run DryRunError if the endpoint changes something.
         """
         subject = endpoint.subject(*tokens, prefix=self.connection.target.api_prefix)
         payload = encoded(body)
@@ -243,7 +243,7 @@ class Requests:
         return raw
 
     def _peers(self, err_code: int) -> str:
-        """Return how many servers a cluster without suitable peers has; "" for other errors, and where it is not known.
+        """Return how many servers a cluster without suitable peers has; "" for other errors, and if it is not known.
 
         INFO has every address of every server: an IPv4 and an IPv6 address are one server, and so are two ports' hosts.
         """

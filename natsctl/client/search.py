@@ -6,7 +6,7 @@ A condition may be an expression over an information document: `state.messages >
 The words are those of expr-lang, which the `nats` tool uses: `and or not && || !`, comparisons, `in`, `contains`,
 `startsWith`, `endsWith`, `matches`, `??`, `? :`, arithmetic, `len lower upper`, lists and members. Nothing but these
 three functions can be called, so an expression can compute a value and do nothing else. A member that is absent is nil,
-and beside a number 0, as documents leave zeroes out; members are found in Go's spelling too (`Info.Config.MaxMsgs`).
+and next to a number 0, as documents leave zeroes out; members are found in Go's spelling too (`Info.Config.MaxMsgs`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 MAX_MATCHED: Final = 100_000
 """Characters of a text that a pattern is tried on."""
 _GO_NAMES: Final = {"msgs": "messages", "firsttime": "firstts", "lasttime": "lastts", "consumers": "consumercount"}
-"""Members of Go's structs whose JSON key is another word."""
+"""Members of Go's structs with another JSON key."""
 
 
 def _contains(text: Any, part: Any) -> bool:
@@ -90,7 +90,7 @@ FUNCTIONS: Final[dict[str, Callable[[Any], Any]]] = {
 
 
 def looked_up(value: Any, key: Any) -> Any:
-    """Return the member or item, nil where there is none."""
+    """Return the member or item, nil if there is none."""
     if isinstance(value, Mapping):
         if key in value:
             return value[key]
@@ -377,7 +377,7 @@ def _by_expression(text: str) -> StreamTest:
 
 
 def level_of(info: StreamInfo) -> int:
-    """Return the API level that a stream's server has, 0 where it does not say."""
+    """Return the API level that a stream's server has, 0 if it does not say."""
     return _number(info, LEVEL_KEY)
 
 

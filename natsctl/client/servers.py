@@ -22,7 +22,7 @@ _EVENT_PREFIX = "$JS.EVENT"
 
 
 class TargetKind(enum.Enum):
-    """The way in which the server was chosen."""
+    """How the server was chosen."""
 
     NAMED = "named"
     DEFAULT = "default"
@@ -126,7 +126,7 @@ class CheckedContext(NamedTuple):
 
 
 async def check(contexts: Contexts, name: str, *, connecting: bool, timeout_s: float | None = None) -> CheckedContext:
-    """Read a context and its secrets, and connect with it alone if asked."""
+    """Read a context and its secrets, and connect with it if requested."""
     try:
         target = target_of(contexts, name, timeout_s)
         return CheckedContext(name, server=await _reached(target) if connecting else None)

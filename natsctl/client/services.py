@@ -121,7 +121,7 @@ class ServiceAnswer(Generic[T]):
 
 
 class EndpointNotFoundError(NatsctlError):
-    """A service has no endpoint of that name; `known` are those that it has."""
+    """A service has no endpoint of that name; `known` are the others."""
 
     exit_code = ExitCode.NOT_FOUND
 
@@ -187,7 +187,7 @@ async def _question(
 
 
 def _typed(raw: dict[str, Any], verb: str, subject: str) -> Any:
-    """Return an answer as a model; JSON's null stands for what is absent, as some libraries write it."""
+    """Return an answer as a model; JSON's null represents what is absent, as some libraries write it."""
     fields = {name: value for name, value in raw.items() if value is not None}
     try:
         return msgspec.convert(fields, _KINDS[verb])

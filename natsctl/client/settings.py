@@ -71,7 +71,7 @@ class Settings(NamedTuple):
 
 
 def overriding(environment: Mapping[str, str]) -> list[str]:
-    """Return the variables of the environment that win over what a context says."""
+    """Return the variables of the environment that take precedence over a context."""
     return [name for name in (*_ENVIRONMENT.values(), "NATS_TIMEOUT") if environment.get(name)]
 
 
@@ -101,7 +101,7 @@ def _timeout(text: str) -> float | None:
 def combine(layers: Iterable[Settings]) -> Settings:
     """Return one Settings from several; the first one with a value wins.
 
-    A login is taken as a whole: a later layer counts only where it completes the first one that names
+    A login is taken as a whole: a later layer counts only if it completes the first one that names
     an identity (a password for a user), so a flag is never mixed with the login of a context.
     """
     ordered = list(layers)
@@ -190,7 +190,7 @@ def _pointed(value: str, name: str) -> str | None:
 
 
 def _output_of(name: str, tool: str, *words: str) -> str:
-    """Return another program's output; raises UsageError where it is absent, fails or takes too long."""
+    """Return another program's output; raises UsageError if it is absent, fails or takes too long."""
     import subprocess
 
     try:
@@ -256,7 +256,7 @@ def credentials(settings: Settings) -> ClientCredentials:
 
 
 def credentials_at(url: ServerUrl, configured: ClientCredentials) -> ClientCredentials:
-    """Return the login for a server: that of the settings, or if they have none, that of the URL."""
+    """Return the login for a server: that of the settings, or else that of the URL."""
     return configured if any(configured) else ClientCredentials(**url.login)
 
 

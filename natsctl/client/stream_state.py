@@ -44,7 +44,7 @@ class Purge(NamedTuple):
 class PurgeEffect(NamedTuple):
     """Messages that a purge removes (`at_most` where only a bound is known), their sequences, and their bytes.
 
-    Bytes are an estimate by number unless everything goes; sequences are 0 where they are not known.
+    Bytes are an estimate by number unless everything goes; sequences are 0 if they are not known.
     """
 
     messages: int
@@ -89,7 +89,7 @@ async def _count(manager: Manager, stream: str, subject: str) -> int:
 
 
 async def count_from(manager: Manager, stream: str, subject: str, seq: int) -> int | None:
-    """Return how many messages on `subject` begin at `seq`; None where the stream allows no direct gets."""
+    """Return how many messages on `subject` begin at `seq`; None if the stream allows no direct gets."""
     connection = manager.connection
     target = endpoints.DIRECT_GET.subject(stream, prefix=connection.target.api_prefix)
     body = codec.encode({"seq": seq, "next_by_subj": subject, "batch": 1})

@@ -27,7 +27,7 @@ from natsctl.store.store import Store
 from natsctl.testing.clock import VirtualClock
 from natsctl.testing.simdisk import SimDisk
 from natsctl.wire import ops
-from natsctl.wire.client import encode_pub, encode_sub, encode_unsub
+from natsctl.wire.client import encode_connect, encode_pub, encode_sub, encode_unsub
 from natsctl.wire.parser import ServerParser
 
 TURN_BUDGET: Final = 2048
@@ -168,7 +168,7 @@ class Machine:
         self._readers[session] = wire.drain
         connect = {"verbose": False, "pedantic": False, "headers": True, "no_responders": True, "name": name}
         connect |= {"lang": "raw", "version": "0", "protocol": 1, **options}
-        wire.send(b"CONNECT " + msgspec.json.encode(connect) + b"\r\n")
+        wire.send(encode_connect(connect))
         return wire
 
     def attach(self, session: Session, reader: Callable[[Iterable[bytes]], None]) -> None:

@@ -4,8 +4,8 @@ Every client of natsctl uses it: commands and the Python API through nats-py (`c
 and completion (`client/one_shot.py`), Spark's data source, leaf node remotes, and guests of the embedded server.
 
 Theory of operation. `ClientProtocol` begins with the handshake: the driver passes it the bytes that arrive and sends
-the bytes that it returns. After INFO it either returns the login or asks for TLS (`starts_tls`), in which case nothing
-has been sent and the driver calls `secured` after TLS is established. From `ready` on, the driver cuts what arrives
+the bytes that it returns. After INFO it either returns the login or asks for TLS (`starts_tls`). Then nothing has been
+sent, and the driver calls `secured` after TLS is established. From `ready` on, the driver cuts what arrives
 into frames (`wire/server_frames.py`) and passes lines that are not messages to `handle_line`.
 
 This module imports only modules of `wire` that travel with it: Spark carries it to executors that have no natsctl.
@@ -53,7 +53,7 @@ class ServerLineError(ConnectionError):
 
     @property
     def refused(self) -> tuple[str, str] | None:
-        """Verb (`publish` or `subscription`) and subject of a permissions violation, which leaves the connection open.
+        """Verb (`publish` or `subscription`) and subject of a permissions violation; the connection stays open.
 
         None for other errors: the server ends the connection.
         """
@@ -80,7 +80,7 @@ def read_error(line: bytes) -> ServerLineError:
 
 def read_info(line: bytes) -> dict[str, Any]:
     """Return the content of the INFO line that a server begins with; raises ValueError for any other line."""
-    import json  # not for servers, which only write the protocol
+    import json  # only clients load it
 
     if not line.startswith(INFO_VERB):
         raise ValueError(f"not INFO: {line[:100]!r}")
@@ -157,25 +157,31 @@ class ClientCredentials(NamedTuple):
 NO_CREDENTIALS: Final = ClientCredentials()
 
 
-def encode_connect(
+def encode_login(
     credentials: ClientCredentials, info: Mapping[str, Any], *, name: str, version: str, tls: bool
 ) -> bytes:
     """Return the CONNECT line that answers an INFO; raises SeedError."""
+    return encode_connect(
+        {
+            "verbose": False,
+            "pedantic": False,
+            "tls_required": tls,
+            "lang": "python",
+            "version": version,
+            "name": name,
+            "protocol": 1,
+            "headers": True,
+            "no_responders": bool(info.get("headers")),
+            **credentials.fields(str(info.get("nonce", ""))),
+        }
+    )
+
+
+def encode_connect(options: Mapping[str, object]) -> bytes:
+    """Return the CONNECT line with these options."""
     import json
 
-    about = {
-        "verbose": False,
-        "pedantic": False,
-        "tls_required": tls,
-        "lang": "python",
-        "version": version,
-        "name": name,
-        "protocol": 1,
-        "headers": True,
-        "no_responders": bool(info.get("headers")),
-        **credentials.fields(str(info.get("nonce", ""))),
-    }
-    return b"CONNECT %b\r\n" % json.dumps(about).encode()
+    return b"CONNECT %b\r\n" % json.dumps(options).encode()
 
 
 # Commands
@@ -258,7 +264,7 @@ class ClientProtocol:
     def secured(self) -> bytes:
         """Return the login, to be sent now that TLS is established; raises SeedError."""
         self._secured, self.starts_tls = True, False
-        self.rest = b""  # what came in clear may come from anyone
+        self.rest = b""  # bytes in clear may come from anyone
         return self._login()
 
     def handle_line(self, line: bytes) -> bytes:
@@ -275,5 +281,5 @@ class ClientProtocol:
         return b""
 
     def _login(self) -> bytes:
-        login = encode_connect(self._credentials, self.info, name=self._name, version=self._version, tls=self._secured)
+        login = encode_login(self._credentials, self.info, name=self._name, version=self._version, tls=self._secured)
         return login + PING_LINE

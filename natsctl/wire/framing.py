@@ -60,7 +60,7 @@ def has_odd_blanks(text: bytes) -> bool:
 
 
 def parse_size(text: bytes) -> int:
-    """Return the number in a size argument, or -1 where it is not one to nine digits."""
+    """Return the number in a size argument, or -1 if it is not one to nine digits."""
     return int(text) if text.isdigit() and len(text) <= MAX_SIZE_DIGITS else -1
 
 
@@ -110,7 +110,7 @@ class Framing:
     def _line(self, verb: bytes, args: bytes) -> tuple[Op | None, int, int]:
         """Return (operation, body size, header size) of one line; the size is -1 where no body follows.
 
-        The operation is None where the line is accepted and means nothing. Raises ProtocolViolationError.
+        The operation is None if the line is accepted and means nothing. Raises ProtocolViolationError.
         """
         raise ProtocolViolationError(FaultKind.UNKNOWN_OPERATION, repr(verb[:16]))
 

@@ -45,7 +45,7 @@ HPUB: Final = 11
 
 
 class FaultKind(Enum):
-    """One way to break the protocol; the value is the text of `-ERR`, empty where the connection closes silently."""
+    """One way to break the protocol; the value is the text of `-ERR`, empty if the connection closes silently."""
 
     UNKNOWN_OPERATION = "Unknown Protocol Operation"
     MAX_PAYLOAD = "Maximum Payload Violation"

@@ -140,7 +140,7 @@ class PublishRun:
 
 
 def gather_runs(ops: list[Op]) -> list[Op]:
-    """Return the operations with runs in place of `RUN_MIN` or more neighboring messages of one kind."""
+    """Return the operations with runs instead of `RUN_MIN` or more neighboring messages of one kind."""
     if len(ops) < RUN_MIN:
         return ops
     gathered, start, count = list[Op](), 0, len(ops)

@@ -2,7 +2,7 @@
 
 The client and its benchmarks (`client/nats_client.py`), Spark's data source and `ServerParser` read through `frames`.
 Theory of operation: the reader of a connection passes the data that has arrived as one `bytes` object, and keeps the
-rest behind the last whole frame. `FrameBuffer` keeps the rest for callers that push chunks; it does not
+rest after the last whole frame. `FrameBuffer` keeps the rest for callers that push chunks; it does not
 look at a large message again until all of it has arrived.
 
 A frame is a message with its body, or any other line. Only the size of a frame is checked, and the number of words in a

@@ -57,7 +57,7 @@ class ServerUrl(NamedTuple):
 
     @property
     def label(self) -> str:
-        """The URL with its user, and a mask in place of the password, as nats-server logs it."""
+        """The URL with its user, and a mask instead of the password, as nats-server logs it."""
         from urllib.parse import quote  # slow to import
 
         user = quote(self.user) + (":xxxxx" if self.password is not None else "") + "@" if self.user else ""

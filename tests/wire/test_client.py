@@ -18,7 +18,7 @@ from natsctl.wire.client import (
     ClientProtocol,
     ServerLineError,
     TlsNotOfferedError,
-    encode_connect,
+    encode_login,
     is_login_refusal,
     read_error,
     read_info,
@@ -170,7 +170,7 @@ def test_fields_of_logins_without_signatures(credentials: ClientCredentials, fie
 
 @pytest.mark.parametrize("jwt", ["", "ey"])
 def test_seeds_sign_the_nonce(jwt: str) -> None:
-    line = encode_connect(ClientCredentials(jwt=jwt, seed=SEED), {"nonce": "n0nce"}, name="", version="", tls=True)
+    line = encode_login(ClientCredentials(jwt=jwt, seed=SEED), {"nonce": "n0nce"}, name="", version="", tls=True)
     fields = json.loads(line.removeprefix(b"CONNECT "))
     PAIR.verify(b"n0nce", base64.urlsafe_b64decode(fields["sig"] + "=="))
     assert (fields.get("jwt", ""), fields.get("nkey", "")) == (jwt, "" if jwt else PUBLIC)

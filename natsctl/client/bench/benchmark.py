@@ -1,6 +1,6 @@
 """Benchmarks: the preparation on the server, the run of all clients, and the removal of the assets that were made.
 
-Clients run in processes of their own, as many as there are processors, on uvloop: beside a command's own loop a request
+Clients run in processes of their own, as many as there are processors, on uvloop: in a command's own loop a request
 took a third longer, and one Python process is busy before most servers are.
 
 A worker is `python -m natsctl.client.bench.benchmark`. It reads one line with its task on stdin, in base64, and then
@@ -10,7 +10,7 @@ in base64: ready, its progress, the result or the failure.
 Against nats-server 2.15.2 on two shared processors, one client with messages of 128 bytes, rates relative to the nats
 tool of the same day were, as medians of three runs: pub 1.6, js pub async 1.5, js ordered 1.1, js fetch 1.1, js pub
 atomic 1.0, js get batch 1.0, js pub sync and kv get 0.8, js consume 0.6 to 0.8, js pub fast 0.5. So where each message
-is answered, some 0.05 ms of every latency are Python's; and where a client handles and acks each message, or names each
+is answered, some 0.05 ms of every latency are Python's; and if a client handles and acks each message, or names each
 in its reply subject, the client is the limit.
 """
 
@@ -226,7 +226,7 @@ class _Worker:
         raise NatsctlError("a process of the benchmark ended too early", hint="its stderr says why")
 
     async def end(self) -> None:
-        """End the process, by force where it does not end by itself."""
+        """End the process, by force if it does not end by itself."""
         self._in.close()
         try:
             async with asyncio.timeout(END_WAIT_S):
@@ -245,7 +245,7 @@ class Workers:
 
     @property
     def msgs(self) -> int:
-        """Return how many messages are done, as far as the processes have reported."""
+        """Return how many messages are done, as reported by the processes."""
         return sum(worker.msgs for worker in self._workers)
 
     async def prepare(self) -> None:

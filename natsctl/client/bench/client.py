@@ -140,7 +140,7 @@ def _end(step: int) -> int:
 BLOCK_BYTES = 64 * 1024
 """Bytes written at once: enough to be cheap, little enough to keep the others of the process going."""
 PACED_S = 0.01
-"""Seconds whose messages are sent together where a rate is to be kept."""
+"""Seconds whose messages are sent together to keep a rate."""
 
 
 def command(subject: bytes, body: bytes, reply: bytes = b"", pairs: Iterable[tuple[bytes, bytes]] = ()) -> bytes:
@@ -301,7 +301,7 @@ class RawConnection:
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
-        # The insides of nats-py, as this room alone may: everything that goes around them must know them.
+        # The insides of nats-py, which only this package may use: everything that goes around them must know them.
         client: Any = connection._client
         self._client = client
         self._posted: list[bytes] = []

@@ -15,14 +15,14 @@ MAX_ATOMIC = 1000
 
 
 class BenchKind(NamedTuple):
-    """A kind of benchmark: its name as on the command line, and what stands in reports."""
+    """A kind of benchmark: its name as on the command line, and its title in reports."""
 
     name: str
     title: str
     work: str
     """The function of one client's work in `workloads`."""
     timed: str = ""
-    """Unit of the latencies; "" where none are measured."""
+    """Unit of the latencies; "" if none are measured."""
     shared: bool = True
     """True where the clients share the messages; else each has all of them."""
     dealt: bool = True
@@ -53,7 +53,7 @@ KINDS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """One benchmark; times in seconds unless named otherwise, 0 where something is not limited."""
+    """One benchmark; times in seconds unless named otherwise, 0 if something is not limited."""
 
     kind: str
     subject: str = ""

@@ -50,7 +50,7 @@ class Report(msgspec.Struct):
     subject: str = ""
     stream: str = ""
     timed: str = ""
-    """Unit of the latencies: a message, a batch; "" where none were measured."""
+    """Unit of the latencies: a message, a batch; "" if none were measured."""
 
 
 @dataclass(slots=True)

@@ -7,8 +7,8 @@ at once, so that others do not wait until the ack wait is over.
 A push consumer is read by a subscription on its delivery subject that answers flow control.
 
 An ordered consumer yields the messages of a stream in order and without gaps. It pushes to an inbox, with flow control
-and heartbeats, and is kept in memory on one server. Its messages are numbered: where a number is missing, heartbeats
-stay away or the connection was lost, it is created again behind the last message received. Creating it changes nothing
+and heartbeats, and is kept in memory on one server. Its messages are numbered: if a number is missing, heartbeats
+stay away or the connection was lost, it is created again after the last message received. Creating it changes nothing
 that is visible to others, so dry runs read too.
 """
 
@@ -210,7 +210,7 @@ async def pull(manager: Manager, stream: str, consumer: str, request: dict[str, 
 async def _next(connection: Connection, subscription: Subscription, request: dict[str, Any]) -> Message | None:
     """Return the next message or end of a request.
 
-    None when the server forgot it, LeadershipChangeError where it should have said so.
+    None when the server forgot it, LeadershipChangeError if it should have said so.
     """
     beat_s = request.get("idle_heartbeat", 0) / 1e9
     wait_s = 2 * beat_s or request.get("expires", 0) / 1e9 or connection.timeout_s
@@ -331,7 +331,7 @@ async def _is_repeated(manager: Manager, message: Message, config: Mapping[str, 
 
 AGAIN_S: Final = 0.25
 RESTART_S: Final = 60.0
-"""Longest time that a patient connection waits for JetStream after a server has started again."""
+"""Maximum time that a patient connection waits for JetStream after a server has started again."""
 _STARTING: Final = frozenset((ErrCode.NOT_ENABLED, ErrCode.NOT_ENABLED_FOR_ACCOUNT))
 """Errors of a server that is stopping or starting."""
 
@@ -432,7 +432,7 @@ class OrderedReader:
     async def stored(self) -> AsyncIterator[Delivered]:
         """Yield the messages that existed when reading began, and those that replaced them meanwhile.
 
-        A message that is replaced before it is sent comes as its successor, behind the others, maybe a moment later. So
+        A message that is replaced before it is sent comes as its successor, after the others, maybe a moment later. So
         reading continues until as many have come as existed and none is pending, or the server reports the end, or
         twice as many have come, where writers are quicker than this reader.
         """
@@ -515,7 +515,7 @@ class OrderedReader:
             return None
 
     def _placed(self, message: Message) -> Delivered | None:
-        """Return the message with its place, None where others before it are missing."""
+        """Return the message with its place, None if others before it are missing."""
         at = _place(message.reply)
         if at is None:
             raise ProtocolError(f"a message of {self._stream} does not say its place: {message.reply!r}")
@@ -538,7 +538,7 @@ class OrderedReader:
         return True
 
     async def _restart(self) -> None:
-        """Continue behind the last message with another consumer; waits for a leader where none can create it now."""
+        """Continue after the last message with another consumer; waits for a leader where none can create it now."""
         await self._end()
         if self._next_seq:
             self._deliver, self._start_seq, self._start_time = "by_start_sequence", self._next_seq, ""
@@ -547,7 +547,7 @@ class OrderedReader:
     async def _find_place(self) -> None:
         """After a lost connection, check that the stream is the same, and has what was read.
 
-        Another one of that name is read from its beginning; one that has lost its end, from there.
+        Another stream of that name is read from its beginning; one that has lost its end, from there.
         """
         connection = self._manager.connection
         if not self._next_seq or self._openings == connection.openings:

@@ -37,7 +37,7 @@ class FeedReading(NamedTuple):
 
 
 class MessageFeed:
-    """Messages as they come; an asynchronous context manager that leaves nothing behind."""
+    """Messages as they come; an asynchronous context manager that cleans up after itself."""
 
     def __init__(self) -> None:
         self.ended = False
@@ -102,7 +102,7 @@ ALL = ">"
 _END_OF_BATCH = 204
 _NOT_FOUND = (404, 408)
 _UNREADABLE = ("workqueue", "interest")
-"""Retention policies under which a consumer beside others takes messages away from them, or is refused."""
+"""Retention policies under which another consumer takes messages away from them, or is refused."""
 
 
 class Start(NamedTuple):
@@ -136,8 +136,8 @@ async def feed_of_stream(
     """Return the feed of the stream's messages on the subjects, from `start` on; "" for the stream that stores them.
 
     `count` is the number of messages, 0 for no end. Streams whose messages are delivered once (work queue, interest)
-    are read by direct gets, which remove nothing. Raises UsageError where no stream is given or found for the
-    subjects, ApiResponseError where it does not exist.
+    are read by direct gets, which remove nothing. Raises UsageError if no stream is named or found for the
+    subjects, ApiResponseError if it does not exist.
     """
     name = stream or await stream_of(manager, subjects)
     subjects = widest(subjects)
@@ -183,7 +183,7 @@ def ordered_reader(
 
 
 def widest(subjects: Sequence[str]) -> list[str]:
-    """Return the subjects without those that others of them cover."""
+    """Return the subjects that no other one of them covers."""
     every = list(dict.fromkeys(subjects))
     return [one for one in every if not any(one != wide and is_subset(one, wide) for wide in every)]
 
@@ -445,7 +445,7 @@ def _text(raw: bytes) -> str:
 
 
 def check_in_order(config: dict[str, Any], *, last_per_subject: bool) -> None:
-    """Raise UsageError where the stream is read by direct gets that do not keep its order."""
+    """Raise UsageError if the stream is read by direct gets that do not keep its order."""
     if last_per_subject and config.get("retention") in _UNREADABLE:
         raise UsageError("--last-per-subject of such a stream is read by direct gets, out of order")
 
@@ -464,7 +464,7 @@ async def stream_of(manager: Manager, subjects: Sequence[str]) -> str:
 async def durable_consumer(manager: Manager, stream: str, config: dict[str, Any]) -> tuple[dict[str, Any], bool]:
     """Return the description of the durable consumer that `config` names, and whether it existed.
 
-    It is made if there is none.
+    It is created if it does not exist.
     """
     name = config["durable_name"]
     found = await manager.find_consumer(stream, name)

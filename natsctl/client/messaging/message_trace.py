@@ -24,7 +24,7 @@ HOP = "Nats-Trace-Hop"
 ROOT = ""
 MAX_REPORTS = 10_000
 LATE_S = 1.0
-"""Longest wait for a report that a server's hop announced, once the first one is there."""
+"""Maximum wait for a report that a server's hop announced, once the first one is there."""
 PARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(?:-.*)?")
 """Value of `traceparent`: version, trace, span, flags. Source: W3C Trace Context, which OpenTelemetry uses."""
 CONNECTIONS = {0: "Client", 1: "Router", 2: "Gateway", 3: "System", 4: "Leafnode", 5: "JetStream", 6: "Account"}
@@ -40,7 +40,7 @@ class TraceContext(NamedTuple):
 
 @dataclass(slots=True)
 class TraceReport:
-    """Report of one server on the message; `hop` is "" for the first, `onward` are the reports behind each egress."""
+    """Report of one server on the message; `hop` is "" for the first, `onward` are the reports after each egress."""
 
     raw: dict[str, Any]
     hop: str = ROOT
@@ -65,7 +65,7 @@ class TraceReport:
         return TraceContext(found[1], found[2], bool(int(found[3], 16) & 1)) if found else None
 
     def walk(self) -> Iterator[TraceReport]:
-        """Yield this report and all behind it."""
+        """Yield this report and all after it."""
         yield self
         for one in self.onward.values():
             yield from one.walk()

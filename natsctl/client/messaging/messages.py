@@ -48,7 +48,7 @@ class StoredResult(NamedTuple):
 
 
 async def last_on(manager: Manager, stream: str, subject: str, *, direct: bool) -> StoredResult | None:
-    """Return the last message on a subject, None where there is none."""
+    """Return the last message on a subject, or None."""
     if direct:
         target = endpoints.DIRECT_GET.subject(stream, subject, prefix=manager.connection.target.api_prefix)
         answered, found = await _direct(manager, target, b"")
@@ -58,7 +58,7 @@ async def last_on(manager: Manager, stream: str, subject: str, *, direct: bool) 
 
 
 async def at(manager: Manager, stream: str, seq: int, *, direct: bool) -> StoredResult | None:
-    """Return the message with that sequence, None where there is none."""
+    """Return the message with that sequence, or None."""
     if direct:
         target = endpoints.DIRECT_GET.subject(stream, prefix=manager.connection.target.api_prefix)
         answered, found = await _direct(manager, target, json.dumps({"seq": seq}, separators=(",", ":")).encode())
@@ -172,7 +172,7 @@ def _schedule(asked: Mapping[str, Any], now_ns: int) -> list[tuple[str, str]]:
 
 
 def _pattern(field: str, words: str, now_ns: int) -> str:
-    """Return the schedule in the server's words: `@at TIME`, `@every DURATION` or a cron line."""
+    """Return the schedule as the server writes it: `@at TIME`, `@every DURATION` or a cron line."""
     flag = _flag(field)
     try:
         if field == "schedule_at":

@@ -153,7 +153,7 @@ class CommandFailedError(NatsctlError):
 
 
 def words_of(flag: str, command: str) -> list[str]:
-    """Return the words of a command line that `flag` gives. Raises UsageError."""
+    """Return the arguments of a command line that `flag` gives. Raises UsageError."""
     try:
         words = shlex.split(command)
     except ValueError as failure:

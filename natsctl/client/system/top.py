@@ -30,7 +30,7 @@ SORTS = (
 """Sort keys of connections; those with numbers begin with the largest."""
 COUNTED = ("in_msgs", "out_msgs", "in_bytes", "out_bytes")
 LOOKUP_S = 2.0
-"""Seconds for the name of an address; it is shown as a number when there is none by then."""
+"""Seconds for the name of an address; it is shown as a number if there is none by then."""
 MAX_NAMES = 4096
 
 
@@ -120,7 +120,7 @@ class Top:
         return {name: round(max(0, counts[name] - before[1][name]) / seconds, 3) for name in COUNTED}
 
     async def _name(self, connections: list[dict[str, Any]]) -> None:
-        """Put the host's name beside every address, as `host`."""
+        """Put the host's name next to every address, as `host`."""
         unknown = {str(one.get("ip") or "") for one in connections} - self._names.keys()
         if len(self._names) < MAX_NAMES:
             found = await asyncio.gather(*(_host_of(address) for address in unknown if address))
