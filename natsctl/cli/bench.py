@@ -136,7 +136,6 @@ class Reported(NamedTuple):
 def bench(
     session: Session, kind: str, given: Given, reported: Reported, *, subject: str = "", force: bool = False
 ) -> None:
-    """Run a benchmark and show its report."""
     load = load_of(kind, given, subject)
     csv, progress, json = reported
     if csv is not None and not Path(csv).absolute().parent.is_dir():

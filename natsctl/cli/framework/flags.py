@@ -45,7 +45,6 @@ class Kind(NamedTuple):
     """Whether a switch has a `--no-` form too."""
 
     def named(self, metavar: str) -> "Kind":
-        """Return the same kind with another metavar."""
         return self._replace(metavar=metavar)
 
 
@@ -164,7 +163,6 @@ class Flag(NamedTuple):
     """Value without the flag, for `--help`."""
 
     def place(self, config: Config, value: Any) -> None:
-        """Set the value in a configuration."""
         if isinstance(self.to, str):
             put(config, self.to, value)
         else:

@@ -51,7 +51,6 @@ def _seconds(text: str) -> float:
 
 
 def flag(names: str, metavar: str, help: str, read: Callable[[str], Any] = str, heading: str = "") -> Any:
-    """Declare a field of GlobalOptions."""
     return GlobalFlag(names, metavar, help, read, heading)
 
 
@@ -148,7 +147,6 @@ _BY_SPELLING = {spelling: flag for flag in GLOBAL_FLAGS for spelling in flag.spe
 
 
 def all_spellings() -> list[str]:
-    """Return every spelling of the global options."""
     return list(_BY_SPELLING)
 
 

@@ -94,7 +94,6 @@ def _report_unreadable(session: Session, failure: BaseException) -> None:
 
 
 def _run(command: Command, words: Words, path: str, session: Session) -> int:
-    """Return the exit code of a command."""
     try:
         result = command.call(command.values(words, path), session)
         session.received.check()

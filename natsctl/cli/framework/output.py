@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 
 def emit(text: str) -> None:
-    """Print a line of the answer on stdout."""
     sys.stdout.write(f"{_tamed(text)}\n")
 
 
@@ -221,7 +220,6 @@ def show_page(page: Page) -> None:
 
 
 def show_table(table: RenderableType) -> None:
-    """Print a table."""
     console().print(table)
 
 

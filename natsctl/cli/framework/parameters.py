@@ -249,7 +249,6 @@ class Command:
         return given
 
     def call(self, values: dict[str, Any], session: Any) -> Any:
-        """Return the result of the command's function."""
         keywords: dict[str, Any] = {}
         for name, hint in self._hints.items():
             if name == "session":

@@ -27,12 +27,10 @@ class Verb(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Return the word that help shows first."""
         return self.words[0]
 
     @property
     def words(self) -> tuple[str, ...]:
-        """Return the name and its aliases."""
         return tuple(self.names.split(", "))
 
     @property

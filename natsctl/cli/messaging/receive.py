@@ -66,11 +66,9 @@ class IdleTimer:
         return max(0.0, self._until_s - time.monotonic())
 
     def ends(self) -> None:
-        """Record that a message was shown."""
         self._waiting = False
 
     def passed(self) -> None:
-        """Record a message that is not shown."""
         self.over = self.left_s == 0.0
 
 

@@ -40,7 +40,6 @@ class Section:
         self.rows.append((label, value))
 
     def maybe(self, label: str, value: str) -> None:
-        """Add a row unless its value is empty."""
         if value:
             self.rows.append((label, value))
 

@@ -57,7 +57,6 @@ def _change(change: Change, width: int | None, bold: bool, kept: bool) -> Iterat
 
 
 def heading(sign: str, name: str, width: int | None, bold: bool) -> Iterator[str]:
-    """Yield the line that names an asset."""
     text = f"{sign} {safe(name)}"
     for line in folded(text, width) if width else [text]:
         yield f"{_BOLD}{line}{_OFF}" if bold else line

@@ -289,7 +289,6 @@ def _quorum(one: ServerAnswer) -> int:
 
 
 def is_meta_leader(one: ServerAnswer) -> bool:
-    """Return whether the server leads the JetStream cluster."""
     leader = (one.data.get("meta_cluster") or {}).get("leader")
     return bool(leader) and leader in (one.name, one.id)
 

@@ -72,7 +72,6 @@ class Table:
         self.rows.append([safe(cell) for cell in cells])
 
     def add_section(self) -> None:
-        """Draw a line below the last row."""
         self.dividers.add(len(self.rows))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:

@@ -281,7 +281,6 @@ STATES = {"open": 0, "closed": 1, "all": 2}
 
 
 def place_state(body: Config, value: str) -> None:
-    """Ask for connections in that state."""
     body["state"] = STATES[value]
 
 
