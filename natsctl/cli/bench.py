@@ -80,7 +80,7 @@ MANY_SUBJECTS = (
     Flag("--multisubjectrandomize", ON, "multisubjectrandomize", "choose the subjects at random"),
 )
 MANY_READ = (Flag("--multisubject", ON, "multisubject", "subscribe to SUBJECT.*"),)
-STREAM = (Flag("--stream", TEXT.named("NAME"), "stream", "the stream", default=DEFAULT_STREAM),)
+STREAM = (Flag("--stream", TEXT.named("NAME"), "stream", "name of the stream", default=DEFAULT_STREAM),)
 PURGE = (Flag("--purge", ON, "purge", "purge the stream first"),)
 STORED = (
     Flag("--storage", choice("file", "memory"), "storage", "storage of a stream that is created", default="file"),
@@ -108,7 +108,7 @@ CONSUMER = (
     ),
     Flag("--doubleack", SWITCH, "doubleack", "count a message once the server has confirmed its ack"),
 )
-BUCKET = (Flag("--bucket", TEXT.named("NAME"), "bucket", "the bucket", default=DEFAULT_BUCKET),)
+BUCKET = (Flag("--bucket", TEXT.named("NAME"), "bucket", "name of the bucket", default=DEFAULT_BUCKET),)
 KEYS = (Flag("--randomize", WHOLE, "randomize", "use random keys below N", default="0: in sequence"),)
 HISTORY = (Flag("--history", WHOLE, "history", "history of a bucket that is created", default="1"),)
 

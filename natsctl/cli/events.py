@@ -97,7 +97,9 @@ def events(
     session: Session,
     given: Given,
     count: Annotated[int, Option("--count", metavar="N", help="end after N events", min=0)] = 0,
-    wait: Annotated[str | None, Option("--wait", metavar="DURATION", help="end after this long without any")] = None,
+    wait: Annotated[
+        str | None, Option("--wait", metavar="DURATION", help="end after this time without an event")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Show advisories and metrics as they happen, until Ctrl-C, --count or --wait.

@@ -226,7 +226,7 @@ def history(
 
 
 Count = Annotated[int, Option("--count", metavar="N", help="end after N entries, 0 for never", min=0)]
-Wait = Annotated[str | None, Option("--wait", metavar="DURATION", help="end after this long without changes")]
+Wait = Annotated[str | None, Option("--wait", metavar="DURATION", help="end after this time without a change")]
 
 
 def watch(

@@ -96,7 +96,7 @@ KV_FLAGS: tuple[Flag, ...] = (
         "--max-value-size",
         MESSAGE_SIZE,
         "max_msg_size",
-        "largest value accepted, -1 for no limit",
+        "maximum size of a value, -1 for no limit",
         default="-1",
     ),
     BUCKET_SIZE,

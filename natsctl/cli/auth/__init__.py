@@ -1,4 +1,4 @@
-"""Operators, accounts and users of decentralised login: `natsctl auth`."""
+"""Operators, accounts and users of JWT logins: `natsctl auth`."""
 
 from typing import Final
 

@@ -58,16 +58,16 @@ _PLAIN: Final = (
     Flag("--exports", LIMIT, "exports", "max exports"),
     Flag("--imports", LIMIT, "imports", "max imports"),
     Flag("--leafnodes", LIMIT, "leaf", "max connections of leaf nodes"),
-    Flag("--payload", SIZE, "payload", "largest message"),
+    Flag("--payload", SIZE, "payload", "maximum size of a message"),
     Flag("--subscriptions", LIMIT, "subs", "max subscriptions"),
 )
 _JETSTREAM: Final = (
     Flag("--js-consumers", LIMIT, "consumer", "max consumers of each stream"),
     Flag("--js-disk", SIZE, "disk_storage", "storage on disk [1GB]"),
-    Flag("--js-disk-stream", SIZE, "disk_max_stream_bytes", "largest stream on disk"),
+    Flag("--js-disk-stream", SIZE, "disk_max_stream_bytes", "maximum size of a stream on disk"),
     Flag("--js-max-pending", LIMIT, "max_ack_pending", "max messages that may wait for an ack"),
     Flag("--js-memory", SIZE, "mem_storage", "storage in memory [1GB]"),
-    Flag("--js-memory-stream", SIZE, "mem_max_stream_bytes", "largest stream in memory"),
+    Flag("--js-memory-stream", SIZE, "mem_max_stream_bytes", "maximum size of a stream in memory"),
     Flag("--js-stream-size-required", SWITCH, "max_bytes_required", "streams must have a size limit"),
     Flag("--js-streams", LIMIT, "streams", "max streams"),
 )

@@ -55,7 +55,7 @@ _RULES: Final = ("pub-allow", "pub-deny", "sub-allow", "sub-deny")
 SCOPE: Final = (
     Flag("--description", TEXT, "description", "a description"),
     Flag("--subscriptions", LIMIT, "subs", "max subscriptions of each user"),
-    Flag("--payload", SIZE, "payload", "largest message"),
+    Flag("--payload", SIZE, "payload", "maximum size of a message"),
     Flag("--bearer", SWITCH, "bearer_token", "allow bearer tokens"),
     Flag("--locale", TEXT.named("ZONE"), "times_location", "time zone of the users"),
     Flag(

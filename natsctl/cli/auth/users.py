@@ -71,7 +71,9 @@ MaybeUser = Annotated[str | None, Argument(metavar="USER", help="the user, by na
 Bearer = Annotated[bool | None, Option("--bearer/--no-bearer", help="the JWT suffices to log in")]
 Data = Annotated[str | None, Option("--data", metavar="SIZE", help="max size of a message [-1, no limit]")]
 Locale = Annotated[str | None, Option("--locale", metavar="TEXT", help="time zone of the times of connections")]
-Payload = Annotated[str | None, Option("--payload", metavar="SIZE", help="largest message [1MiB]; -1 is no limit")]
+Payload = Annotated[
+    str | None, Option("--payload", metavar="SIZE", help="maximum size of a message [1MiB]; -1 is no limit")
+]
 Subscriptions = Annotated[
     int | None, Option("--subscriptions", metavar="N", min=-1, help="max subscriptions [-1, no limit]")
 ]

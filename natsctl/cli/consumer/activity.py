@@ -201,7 +201,9 @@ def events(
     stream: StreamName = None,
     consumer: ConsumerName = None,
     count: Annotated[int, Option("--count", metavar="N", help="end after N events", min=0)] = 0,
-    wait: Annotated[str | None, Option("--wait", metavar="DURATION", help="end after this long without any")] = None,
+    wait: Annotated[
+        str | None, Option("--wait", metavar="DURATION", help="end after this time without an event")
+    ] = None,
     short: Annotated[bool, Option("--short", help="one line per event")] = False,
     cloudevent: Annotated[bool, Option("--cloudevent", help="one CloudEvents 1.0 document per line")] = False,
     json: Json = False,

@@ -124,7 +124,7 @@ def reset(
     force: Force = False,
     json: Json = False,
 ) -> None:
-    """Deliver again from a stream sequence, or without --sequence everything after the ack floor."""
+    """Reset a consumer to a stream sequence, or to its ack floor."""
     check_consent(session, f"reset {named('Consumer', [consumer] if consumer else [])}", force)
     where = pick_stream(session, stream)
     name = pick_consumer(session, where, consumer)

@@ -286,7 +286,7 @@ Output = Annotated[
 ]
 Defaults = Annotated[bool, Option("--defaults", help="use defaults instead of asking")]
 Names = Annotated[bool, Option("--names", "-n", help="names only, one on a line")]
-Details = Annotated[bool, Option("--details", help="with -j, whole objects in place of names")]
+Details = Annotated[bool, Option("--details", help="with -j, whole objects instead of names")]
 Raw = Annotated[bool, Option("--raw", "-r", help="bodies only, unchanged")]
 IfNotExists = Annotated[bool, Option("--if-not-exists", help="accept an existing one, whatever its configuration")]
 MissingOk = Annotated[bool, Option("--missing-ok", help="succeed if it does not exist")]
@@ -298,8 +298,8 @@ Watch = Annotated[
 Rounds = Annotated[int, Option("--count", metavar="N", help="end after N refreshes", min=0)]
 Progress = Annotated[bool, Option("--progress/--no-progress", help="show a progress bar on a terminal")]
 All = Annotated[bool, Option("--all", "-a", help="also those that KV, object store and MQTT use")]
-StreamName = Annotated[str | None, Argument(metavar="STREAM", help="the stream")]
-ConsumerName = Annotated[str | None, Argument(metavar="CONSUMER", help="the consumer")]
+StreamName = Annotated[str | None, Argument(metavar="STREAM", help="name of the stream")]
+ConsumerName = Annotated[str | None, Argument(metavar="CONSUMER", help="name of the consumer")]
 Header = Annotated[list[str] | None, Option("--header", "-H", metavar="KEY:VALUE", help="a header")]
 
 

@@ -1,4 +1,4 @@
-"""Pages of operators, accounts and users of decentralised authentication, and of any JWT."""
+"""Pages of operators, accounts and users of JWT logins, and of any JWT."""
 
 from __future__ import annotations
 

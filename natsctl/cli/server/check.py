@@ -329,7 +329,7 @@ def consumer(
     session: Session,
     given: Given,
     stream: Stream,
-    consumer: Annotated[str, Option("--consumer", metavar="CONSUMER", help="the consumer")],
+    consumer: Annotated[str, Option("--consumer", metavar="CONSUMER", help="name of the consumer")],
     json: Json = False,
 ) -> None:
     """Check a consumer: its backlog, and when it was last used.
