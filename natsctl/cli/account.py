@@ -18,7 +18,16 @@ from natsctl.cli.framework.verbs import Verb
 from natsctl.cli.render.page import Page, Section
 from natsctl.cli.render.text import count, duration, listed, safe, when, yes
 from natsctl.cli.server.overview import Server, Top
-from natsctl.cli.server.report import FILTER, FILTERS, Report, View, connection_report, request_of, show_report, top
+from natsctl.cli.server.report import (
+    FILTER,
+    FILTERS,
+    ServerReport,
+    View,
+    connection_report,
+    request_of,
+    show_report,
+    top,
+)
 from natsctl.client.certificates import Certificate, chain
 
 UNLIMITED = "unlimited"
@@ -235,12 +244,12 @@ def statistics(session: Session, view: View) -> None:
     from natsctl.client.account import own_answers
     from natsctl.client.system.reports import listed
 
-    def make(answers: ServerAnswers) -> Report:
+    def make(answers: ServerAnswers) -> ServerReport:
         versions = {one.id: one.server for one in answers}
         rows = [{**row, "facts": versions[row["server"]["id"]]} for row in listed(answers, "account_statz")]
         shown, _ = top(rows, STATISTICS, view.sort, view.reverse, 0, "server")
         document = [{key: value for key, value in row.items() if key != "facts"} for row in shown]
-        return Report(document, lambda width: render_statistics(shown, width, view.columns, view.wide), answers)
+        return ServerReport(document, lambda width: render_statistics(shown, width, view.columns, view.wide), answers)
 
     show_report(session, lambda: session.run(lambda manager: own_answers(manager, "STATZ")), make, view)
 

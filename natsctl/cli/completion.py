@@ -105,7 +105,7 @@ BASH_COMPLETION = (
 """Folder of the package that loads completions of bash by themselves."""
 
 
-class Place(NamedTuple):
+class CompletionScript(NamedTuple):
     """Path of a shell's script; `line` has to be in the start-up file, unless the shell finds the script itself."""
 
     script: Path
@@ -162,21 +162,21 @@ def install(
     output.emit("start a new shell to use it" if changed else f"completion for {chosen} is installed already")
 
 
-def _place(shell: str) -> Place:
+def _place(shell: str) -> CompletionScript:
     home = Path(os.environ.get("HOME", "~")).expanduser()
     data = Path(os.environ.get("XDG_DATA_HOME") or home / ".local" / "share")
     if shell == "fish":
         configuration = Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config")
-        return Place(configuration / "fish" / "completions" / "natsctl.fish")
+        return CompletionScript(configuration / "fish" / "completions" / "natsctl.fish")
     if shell == "zsh":
         folder = data / "zsh" / "site-functions"
         startup = Path(os.environ.get("ZDOTDIR") or home) / ".zshrc"
         line = f"fpath+=('{folder}'); autoload -Uz compinit && compinit  # natsctl completion"
-        return Place(folder / "_natsctl", startup, line)
+        return CompletionScript(folder / "_natsctl", startup, line)
     script = data / "bash-completion" / "completions" / "natsctl"
     if any(Path(one).exists() for one in BASH_COMPLETION):
-        return Place(script)
-    return Place(script, home / ".bashrc", f"source '{script}'  # natsctl completion")
+        return CompletionScript(script)
+    return CompletionScript(script, home / ".bashrc", f"source '{script}'  # natsctl completion")
 
 
 def _with_line(text: str, line: str) -> str:

@@ -27,7 +27,7 @@ from natsctl.client.servers import DEFAULT_URL, CheckedContext, check
 from natsctl.client.settings import expand_path, overriding
 
 if TYPE_CHECKING:
-    from natsctl.cli.render.change import Change
+    from natsctl.cli.render.change import FieldChange
     from natsctl.cli.render.tables import Table
 
 
@@ -378,11 +378,11 @@ def _in_editor(session: Session, before: Document, name: str) -> Document:
     return {**dict(EMPTY), **edit_config(session, said, Keys, f"context {name}")}
 
 
-def _differences(before: Document, wanted: Document) -> list[Change]:
-    from natsctl.cli.render.change import Change, changes
+def _differences(before: Document, wanted: Document) -> list[FieldChange]:
+    from natsctl.cli.render.change import FieldChange, changes
 
     old, new = redacted(before), redacted(wanted)
-    return [Change(one.path, old.get(one.path), new.get(one.path)) for one in changes(before, wanted)]
+    return [FieldChange(one.path, old.get(one.path), new.get(one.path)) for one in changes(before, wanted)]
 
 
 def _save(session: Session, contexts: Contexts, name: str, document: Document, embed: bool, select: bool) -> None:

@@ -33,7 +33,7 @@ _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
 
 
 @dataclass(frozen=True)
-class Member:
+class ClusterServer:
     """A server and the host name or address where the others and clients reach it."""
 
     name: str
@@ -52,12 +52,12 @@ class Member:
         return f"[{self.host}]" if ":" in self.host else self.host
 
 
-def parse_members(text: str) -> list[Member]:
+def parse_members(text: str) -> list[ClusterServer]:
     """Return the servers of `a,b=10.0.0.2,c`; raises UsageError for wrong or repeated names, and fewer than two."""
     members = []
     for word in text.replace(",", " ").split():
         name, equals, host = word.partition("=")
-        member = Member(name, host if equals else name)
+        member = ClusterServer(name, host if equals else name)
         if not _NAME.fullmatch(name):
             raise UsageError(f"--nodes: expected a name of letters, digits, - and _, not {name!r}")
         if not (member.is_address or _HOST.fullmatch(member.host) or (member.host == name)):
@@ -78,7 +78,7 @@ class Deployment:
     """A cluster to be; `paths` are the files that `write` makes."""
 
     name: str
-    members: list[Member]
+    members: list[ClusterServer]
     tls: bool = True
     store_dir: str = "/var/lib/nats"
     binary: str = "/usr/bin/nats-server"
@@ -118,7 +118,7 @@ class Deployment:
         if self.tls:
             self._write_certificates(out)
 
-    def _config(self, member: Member, hashes: dict[str, str]) -> str:
+    def _config(self, member: ClusterServer, hashes: dict[str, str]) -> str:
         routes = "\n".join(
             f'    "nats://route:{self.route_password}@{one.url_host}:{ROUTE_PORT}"' for one in self.members
         )
@@ -159,7 +159,7 @@ accounts {{
 system_account: SYS
 """
 
-    def _unit(self, member: Member) -> str:
+    def _unit(self, member: ClusterServer) -> str:
         return f"""[Unit]
 Description=NATS server {member.name} of the cluster {self.name}
 Documentation=https://docs.nats.io

@@ -27,7 +27,7 @@ from natsctl.cli.framework.parameters import ExitError, Option
 from natsctl.cli.render.change import (
     DURATIONS,
     SIZES,
-    Change,
+    FieldChange,
     not_taken,
     render_change,
     render_labelled,
@@ -102,7 +102,7 @@ class AssetEdit(NamedTuple):
 
     what: str
     """The asset in texts: `Stream ORDERS`."""
-    changes: Sequence[Change]
+    changes: Sequence[FieldChange]
     losses: Sequence[Loss]
     update: Callable[[Manager], Awaitable[Answer[Any]]]
     show: Callable[[Answer[Any], str], None]
@@ -214,7 +214,7 @@ def _remove(config: Config, path: str) -> None:
         config[head] = below
 
 
-def show_differences(found: Sequence[Change], what: str, *, labelled: bool = False) -> None:
+def show_differences(found: Sequence[FieldChange], what: str, *, labelled: bool = False) -> None:
     """Show the changes of an edit on stderr, `labelled` as on the pages of streams and consumers."""
     render = render_labelled if labelled else render_change
     output.note("\n".join([f"Differences in {safe(what)}:", *(f"  {render(one)}" for one in found)]))
@@ -225,7 +225,7 @@ def show_outcome(answer: Answer[Any], json: bool, line: str) -> None:
     output.emit_json(answer.raw) if json else output.note(safe(line, block=True))
 
 
-def preview_edit(session: Session, found: Sequence[Change], send: Callable[[], object], *, json: bool) -> None:
+def preview_edit(session: Session, found: Sequence[FieldChange], send: Callable[[], object], *, json: bool) -> None:
     """End a dry run with the differences and the request of `send`; the exit status is drift or success."""
     differences: dict[str, Any] = {"differences": [one._asdict() for one in found]}
     if not found:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from natsctl.client.servers import Target
 
 
-class Step(NamedTuple):
+class MigrationStep(NamedTuple):
     """Step of a migration: a bundle of flags."""
 
     cutover: Annotated[
@@ -84,7 +84,7 @@ class Placing(NamedTuple):
 
 def migrate(
     session: Session,
-    step: Step,
+    step: MigrationStep,
     placing: Placing,
     streams: Annotated[
         list[str] | None, Argument(metavar="[STREAM]...", help="the streams [all of the account]")

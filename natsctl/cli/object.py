@@ -480,17 +480,17 @@ def _show_event(found: StoredObject, json: bool) -> None:
     sys.stdout.flush()
 
 
-class Link(Model):
+class ObjectLink(Model):
     """Target of a link: an object, or without a name a whole bucket."""
 
     bucket: str
     name: str = ""
 
 
-class Options(Model):
+class ObjectOptions(Model):
     """Options of how an object is stored."""
 
-    link: Link | UnsetType = UNSET
+    link: ObjectLink | UnsetType = UNSET
     max_chunk_size: int | UnsetType = UNSET
 
 
@@ -508,7 +508,7 @@ class Object(Model):
     description: str = ""
     headers: dict[str, list[str] | str] = field(default_factory=dict)
     metadata: dict[str, str] = field(default_factory=dict)
-    options: Options | UnsetType = UNSET
+    options: ObjectOptions | UnsetType = UNSET
 
 
 class Fetched(Object):

@@ -64,7 +64,7 @@ class Verdict(Model, kw_only=True):
     unknown: list[str]
 
 
-class Failure(Model, kw_only=True):
+class FailureDetail(Model, kw_only=True):
     """Failure of a command; unknown values are null."""
 
     code: int | None
@@ -77,7 +77,7 @@ class Failure(Model, kw_only=True):
 class Failed(Model, kw_only=True):
     """The one line that a command with -j writes to stderr when it fails."""
 
-    error: Failure
+    error: FailureDetail
 
 
 class Unsent(Model, kw_only=True):

@@ -21,7 +21,7 @@ from natsctl.cli.framework.session import Session
 from natsctl.cli.framework.verbs import Verb
 from natsctl.cli.messaging.bodies import Body, ForceStdin, SendOn, Templates, Translate, filled, read_headers
 from natsctl.cli.messaging.publish import BodySource
-from natsctl.cli.messaging.request_reply import Answers
+from natsctl.cli.messaging.request_reply import AnswerPrinter
 from natsctl.cli.render.measurements import fine
 from natsctl.cli.render.page import Page, Section
 from natsctl.cli.render.tables import render_table
@@ -243,7 +243,7 @@ def request(
     """Send a request to an endpoint of a service and show the answer; an error of the service is a failure (exit 1)."""
     from natsctl.cli.framework.resolve import did_you_mean
 
-    show = Answers(raw, json, count == 1 and send_on == "eof", translate)
+    show = AnswerPrinter(raw, json, count == 1 and send_on == "eof", translate)
     headers = read_headers(header)
 
     async def work(manager: Manager) -> None:

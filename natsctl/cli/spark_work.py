@@ -65,12 +65,12 @@ def run_on_spark(
     server = server_options(session) if needs_server else {}
     quiet = session.json
     with (
-        _Meter(what, quiet=quiet or not bar, timed_tasks=measured is None) as meter,
+        _TaskMeter(what, quiet=quiet or not bar, timed_tasks=measured is None) as meter,
         spark_failures(session),
         (opening or open_session)(options) as opened,
         job_status(opened) as status,
     ):
-        running = _Running(opened, lambda: work(opened, server), stop)
+        running = _RunningWork(opened, lambda: work(opened, server), stop)
         while not running.over(LOOK_S):
             if bar and not quiet:
                 meter.show((measured and measured()) or Measured(TASKS, *status()))
@@ -103,7 +103,7 @@ class Measured(NamedTuple):
     total: int
 
 
-class _Meter:
+class _TaskMeter:
     """A bar in the unit of the last measurement; another unit begins another bar."""
 
     def __init__(self, what: str, *, quiet: bool, timed_tasks: bool = True) -> None:
@@ -143,7 +143,7 @@ def server_options(session: Session) -> dict[str, str]:
     return source_options(session.run(reached))
 
 
-class _Running(Generic[T]):
+class _RunningWork(Generic[T]):
     """Work in its thread; a signal that ends waiting for it ends it first."""
 
     def __init__(self, spark: SparkSession, work: Callable[[], T], stop: Callable[[], None]) -> None:

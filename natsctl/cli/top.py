@@ -179,7 +179,7 @@ def _write(path: str, shown: Shown, view: TopView) -> None:
 Row = dict[str, Any]
 
 
-class Column(NamedTuple):
+class TopColumn(NamedTuple):
     """A column: its title, and its cell; with `raw` sizes are plain numbers."""
 
     title: str
@@ -220,26 +220,26 @@ def _subjects(row: Row, raw: bool) -> str:
 
 
 COLUMNS = (
-    Column("Host", _host),
-    Column("CID", _text("cid"), number=True),
-    Column("Name", _text("name")),
-    Column("Subs", _count("subscriptions"), number=True),
-    Column("Pending", _size("pending_bytes"), number=True),
-    Column("Msgs To", _count("out_msgs"), number=True),
-    Column("Msgs From", _count("in_msgs"), number=True),
-    Column("Bytes To", _size("out_bytes"), number=True),
-    Column("Bytes From", _size("in_bytes"), number=True),
-    Column("Lang", _text("lang")),
-    Column("Version", _text("version")),
-    Column("Uptime", _text("uptime"), number=True),
-    Column("Last Activity", _active, number=True),
+    TopColumn("Host", _host),
+    TopColumn("CID", _text("cid"), number=True),
+    TopColumn("Name", _text("name")),
+    TopColumn("Subs", _count("subscriptions"), number=True),
+    TopColumn("Pending", _size("pending_bytes"), number=True),
+    TopColumn("Msgs To", _count("out_msgs"), number=True),
+    TopColumn("Msgs From", _count("in_msgs"), number=True),
+    TopColumn("Bytes To", _size("out_bytes"), number=True),
+    TopColumn("Bytes From", _size("in_bytes"), number=True),
+    TopColumn("Lang", _text("lang")),
+    TopColumn("Version", _text("version")),
+    TopColumn("Uptime", _text("uptime"), number=True),
+    TopColumn("Last Activity", _active, number=True),
 )
 LEFT_OUT = ("Version", "Lang", "Last Activity", "Uptime", "Bytes From", "Bytes To", "Name")
 """Columns that a narrow terminal leaves out, in this order; Pending is the first of them, or the last if any is."""
-SUBSCRIPTIONS = Column("Subscriptions", _subjects)
+SUBSCRIPTIONS = TopColumn("Subscriptions", _subjects)
 
 
-def columns_of(subs: bool) -> tuple[Column, ...]:
+def columns_of(subs: bool) -> tuple[TopColumn, ...]:
     return (*COLUMNS, SUBSCRIPTIONS) if subs else COLUMNS
 
 

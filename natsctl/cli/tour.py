@@ -20,7 +20,7 @@ from natsctl.cli.framework.parameters import Option
 from natsctl.cli.framework.session import Session, server_missing
 
 
-class Step(NamedTuple):
+class TourLine(NamedTuple):
     """One command line of the tour.
 
     `shows` are texts that the output must have; `background` starts the command and collects it at the step that
@@ -40,7 +40,7 @@ class Chapter(NamedTuple):
     """A heading and its steps."""
 
     title: str
-    steps: tuple[Step, ...]
+    steps: tuple[TourLine, ...]
 
 
 ADD_ORDERS = (
@@ -58,157 +58,159 @@ def _pull(name: str, deliver: str) -> str:
 
 
 SCENARIO: tuple[Chapter, ...] = (
-    Chapter("Account information", (Step("natsctl account info", ("Memory", "Storage", "Streams")),)),
+    Chapter("Account information", (TourLine("natsctl account info", ("Memory", "Storage", "Streams")),)),
     Chapter(
         "Streams: creating, listing, querying, copying, editing",
         (
-            Step(ADD_ORDERS, ("ORDERS.*",)),
-            Step("natsctl str ls", ("ORDERS",)),
-            Step("natsctl str info ORDERS", ("Subjects: ORDERS.*", "Maximum Age: 1y0d0h0m0s", "Messages: 0")),
-            Step("natsctl str info ORDERS -j > orders.json", ()),
-            Step("natsctl str add ORDERS --config orders.json", ("ORDERS.*",)),
-            Step(
+            TourLine(ADD_ORDERS, ("ORDERS.*",)),
+            TourLine("natsctl str ls", ("ORDERS",)),
+            TourLine("natsctl str info ORDERS", ("Subjects: ORDERS.*", "Maximum Age: 1y0d0h0m0s", "Messages: 0")),
+            TourLine("natsctl str info ORDERS -j > orders.json", ()),
+            TourLine("natsctl str add ORDERS --config orders.json", ("ORDERS.*",)),
+            TourLine(
                 'natsctl str cp ORDERS ARCHIVE --subjects "ORDERS_ARCVHIVE.*" --max-age 2y',
                 ("ORDERS_ARCVHIVE.*", "2y0d0h0m0s"),
             ),
-            Step('natsctl str edit ARCHIVE --subjects "ORDERS_ARCHIVE.*" -f', ("ORDERS_ARCHIVE.*",)),
-            Step("natsctl str edit ORDERS --config orders.json -f", ()),
+            TourLine('natsctl str edit ARCHIVE --subjects "ORDERS_ARCHIVE.*" -f', ("ORDERS_ARCHIVE.*",)),
+            TourLine("natsctl str edit ORDERS --config orders.json -f", ()),
         ),
     ),
     Chapter(
         "Publishing into a stream, deleting from it",
         (
-            Step("natsctl pub ORDERS.scratch hello", ()),
-            Step("natsctl pub --wait ORDERS.scratch hello", ("ORDERS",)),
-            Step("natsctl req ORDERS.scratch hello", ('"seq":3',)),
-            Step("natsctl str info ORDERS", ("Messages: 3",)),
-            Step("natsctl str rmm ORDERS 1 -f", ()),
-            Step("natsctl str get ORDERS 2 -j", ('"ORDERS.scratch"',)),
-            Step("natsctl str purge ORDERS -f", ("Messages: 2 → 0",)),
-            Step("natsctl str rm ORDERS -f", ()),
-            Step("natsctl str info ORDERS", ("stream not found",), exit_code=3),
-            Step(ADD_ORDERS, ("ORDERS.*",)),
+            TourLine("natsctl pub ORDERS.scratch hello", ()),
+            TourLine("natsctl pub --wait ORDERS.scratch hello", ("ORDERS",)),
+            TourLine("natsctl req ORDERS.scratch hello", ('"seq":3',)),
+            TourLine("natsctl str info ORDERS", ("Messages: 3",)),
+            TourLine("natsctl str rmm ORDERS 1 -f", ()),
+            TourLine("natsctl str get ORDERS 2 -j", ('"ORDERS.scratch"',)),
+            TourLine("natsctl str purge ORDERS -f", ("Messages: 2 → 0",)),
+            TourLine("natsctl str rm ORDERS -f", ()),
+            TourLine("natsctl str info ORDERS", ("stream not found",), exit_code=3),
+            TourLine(ADD_ORDERS, ("ORDERS.*",)),
         ),
     ),
     Chapter(
         "Consumers: pull-based and push-based",
         (
-            Step("natsctl con ls ORDERS", ("No Consumers defined",)),
-            Step(
+            TourLine("natsctl con ls ORDERS", ("No Consumers defined",)),
+            TourLine(
                 "natsctl con add ORDERS NEW --filter ORDERS.received --ack explicit --pull --deliver all"
                 " --max-deliver=-1 --sample 100",
                 ("ORDERS.received",),
             ),
-            Step(
+            TourLine(
                 "natsctl con add ORDERS DISPATCH --filter ORDERS.processed --ack explicit --pull --deliver all"
                 " --sample 100 --max-deliver 20",
                 ("ORDERS.processed",),
             ),
-            Step(ADD_MONITOR, ("monitor.ORDERS",)),
-            Step("natsctl con info ORDERS MONITOR -j > monitor.json", ()),
-            Step("natsctl con add ORDERS MONITOR --config monitor.json", ("monitor.ORDERS",)),
-            Step("natsctl con add ORDERS --config monitor.json", ("monitor.ORDERS",)),
-            Step("natsctl con ls ORDERS", ("DISPATCH", "MONITOR", "NEW")),
-            Step("natsctl con info ORDERS DISPATCH", ("Filter Subject: ORDERS.processed", "Sampling Rate: 100")),
-            Step('natsctl pub ORDERS.processed "order 1"', ()),
-            Step('natsctl pub ORDERS.processed "order 2"', ()),
-            Step('natsctl pub ORDERS.processed "order 3"', ()),
-            Step("natsctl con next ORDERS DISPATCH", ("order 1", "Acknowledged message")),
-            Step("natsctl con next ORDERS DISPATCH", ("order 2", "Acknowledged message")),
-            Step("natsctl req '$JS.NEXT.ORDERS.DISPATCH' ''", ("order 3",), included_only=True),
-            Step("natsctl sub monitor.ORDERS --count 4", ("order 3", "order 4"), background=True),
-            Step('natsctl pub ORDERS.processed "order 4"', (), joins=True),
+            TourLine(ADD_MONITOR, ("monitor.ORDERS",)),
+            TourLine("natsctl con info ORDERS MONITOR -j > monitor.json", ()),
+            TourLine("natsctl con add ORDERS MONITOR --config monitor.json", ("monitor.ORDERS",)),
+            TourLine("natsctl con add ORDERS --config monitor.json", ("monitor.ORDERS",)),
+            TourLine("natsctl con ls ORDERS", ("DISPATCH", "MONITOR", "NEW")),
+            TourLine("natsctl con info ORDERS DISPATCH", ("Filter Subject: ORDERS.processed", "Sampling Rate: 100")),
+            TourLine('natsctl pub ORDERS.processed "order 1"', ()),
+            TourLine('natsctl pub ORDERS.processed "order 2"', ()),
+            TourLine('natsctl pub ORDERS.processed "order 3"', ()),
+            TourLine("natsctl con next ORDERS DISPATCH", ("order 1", "Acknowledged message")),
+            TourLine("natsctl con next ORDERS DISPATCH", ("order 2", "Acknowledged message")),
+            TourLine("natsctl req '$JS.NEXT.ORDERS.DISPATCH' ''", ("order 3",), included_only=True),
+            TourLine("natsctl sub monitor.ORDERS --count 4", ("order 3", "order 4"), background=True),
+            TourLine('natsctl pub ORDERS.processed "order 4"', (), joins=True),
         ),
     ),
     Chapter(
         "Message deduplication",
         (
-            Step("natsctl str purge ORDERS -f", ("Purged ",)),
-            Step("natsctl req -H Nats-Msg-Id:1 ORDERS.new hello1", ()),
-            Step("natsctl req -H Nats-Msg-Id:1 ORDERS.new hello2", ("duplicate",)),
-            Step("natsctl req -H Msg-Id:2 ORDERS.new hello3", (), included_only=True),
-            Step("natsctl req -H Msg-Id:2 ORDERS.new hello4", ("duplicate",), included_only=True),
-            Step("natsctl str purge ORDERS --seq 6 -f", ()),
+            TourLine("natsctl str purge ORDERS -f", ("Purged ",)),
+            TourLine("natsctl req -H Nats-Msg-Id:1 ORDERS.new hello1", ()),
+            TourLine("natsctl req -H Nats-Msg-Id:1 ORDERS.new hello2", ("duplicate",)),
+            TourLine("natsctl req -H Msg-Id:2 ORDERS.new hello3", (), included_only=True),
+            TourLine("natsctl req -H Msg-Id:2 ORDERS.new hello4", ("duplicate",), included_only=True),
+            TourLine("natsctl str purge ORDERS --seq 6 -f", ()),
         ),
     ),
     Chapter(
         "Acknowledgement models",
         (
-            Step("natsctl con rm ORDERS DISPATCH -f", ()),
-            Step("natsctl str purge ORDERS -f", ("Purged ",)),
-            Step(
+            TourLine("natsctl con rm ORDERS DISPATCH -f", ()),
+            TourLine("natsctl str purge ORDERS -f", ("Purged ",)),
+            TourLine(
                 "natsctl con add ORDERS DISPATCH --filter ORDERS.processed --ack explicit --pull --deliver all"
                 " --sample 100 --wait 2s",
                 ("Ack Wait: 2.00s",),
             ),
-            Step('natsctl pub ORDERS.processed "order 4"', ()),
-            Step("natsctl con next ORDERS DISPATCH", ("order 4", "Acknowledged message")),
-            Step('natsctl pub ORDERS.processed "order 5"', ()),
-            Step("natsctl con next ORDERS DISPATCH --no-ack", ("order 5",)),
-            Step("natsctl con info ORDERS DISPATCH", ("Outstanding Acks: 1",)),
-            Step("natsctl con next ORDERS DISPATCH --no-ack", ("order 5",)),
-            Step("natsctl con info ORDERS DISPATCH", ("Redelivered Messages: 1",)),
-            Step("natsctl con next ORDERS DISPATCH", ("order 5", "Acknowledged message")),
-            Step("natsctl con info ORDERS DISPATCH", ("Outstanding Acks: 0",)),
+            TourLine('natsctl pub ORDERS.processed "order 4"', ()),
+            TourLine("natsctl con next ORDERS DISPATCH", ("order 4", "Acknowledged message")),
+            TourLine('natsctl pub ORDERS.processed "order 5"', ()),
+            TourLine("natsctl con next ORDERS DISPATCH --no-ack", ("order 5",)),
+            TourLine("natsctl con info ORDERS DISPATCH", ("Outstanding Acks: 1",)),
+            TourLine("natsctl con next ORDERS DISPATCH --no-ack", ("order 5",)),
+            TourLine("natsctl con info ORDERS DISPATCH", ("Redelivered Messages: 1",)),
+            TourLine("natsctl con next ORDERS DISPATCH", ("order 5", "Acknowledged message")),
+            TourLine("natsctl con info ORDERS DISPATCH", ("Outstanding Acks: 0",)),
         ),
     ),
     Chapter(
         "Consumer starting position",
         (
-            Step("natsctl str purge ORDERS -f", ()),
-            Step('natsctl pub ORDERS.processed "order {{Count}}" --count 12', ()),
-            Step(_pull("ALL", "all"), ()),
-            Step("natsctl con next ORDERS ALL", ("order 1",)),
-            Step(_pull("LAST", "last"), ()),
-            Step("natsctl con next ORDERS LAST", ("order 12",), pause_s=2.5),
-            Step('natsctl pub ORDERS.processed "order 13"', ()),
-            Step(_pull("TWOSECONDS", "2s"), ()),
-            Step("natsctl con next ORDERS TWOSECONDS", ("order 13",)),
-            Step(_pull("TEN", "10"), ("From Sequence 10",)),
+            TourLine("natsctl str purge ORDERS -f", ()),
+            TourLine('natsctl pub ORDERS.processed "order {{Count}}" --count 12', ()),
+            TourLine(_pull("ALL", "all"), ()),
+            TourLine("natsctl con next ORDERS ALL", ("order 1",)),
+            TourLine(_pull("LAST", "last"), ()),
+            TourLine("natsctl con next ORDERS LAST", ("order 12",), pause_s=2.5),
+            TourLine('natsctl pub ORDERS.processed "order 13"', ()),
+            TourLine(_pull("TWOSECONDS", "2s"), ()),
+            TourLine("natsctl con next ORDERS TWOSECONDS", ("order 13",)),
+            TourLine(_pull("TEN", "10"), ("From Sequence 10",)),
         ),
     ),
     Chapter(
         "Ephemeral consumers, message rates, ack sampling",
         (
-            Step("natsctl sub my.monitor --count 1", ("order 13",), background=True),
-            Step(
+            TourLine("natsctl sub my.monitor --count 1", ("order 13",), background=True),
+            TourLine(
                 "natsctl con add ORDERS --filter '' --ack none --target 'my.monitor' --deliver last"
                 " --replay instant --ephemeral",
                 (),
                 joins=True,
             ),
-            Step("natsctl str purge ORDERS -f", ()),
-            Step('natsctl pub ORDERS.processed "order 1"', (), pause_s=1.0),
-            Step('natsctl pub ORDERS.processed "order 2"', ()),
-            Step(
+            TourLine("natsctl str purge ORDERS -f", ()),
+            TourLine('natsctl pub ORDERS.processed "order 1"', (), pause_s=1.0),
+            TourLine('natsctl pub ORDERS.processed "order 2"', ()),
+            TourLine(
                 "natsctl con add ORDERS REPLAY --target out.original --filter ORDERS.processed --ack none"
                 " --deliver all --sample 100 --replay original",
                 ("Replay Policy: Original",),
             ),
-            Step("natsctl sub -t out.original --count 2", ("order 1", "order 2")),
-            Step("natsctl con events ORDERS NEW --count 1", ("Acknowledgment Sample",), background=True),
-            Step('natsctl pub ORDERS.received "order 6"', ()),
-            Step("natsctl con next ORDERS NEW", ("order 6",), joins=True),
+            TourLine("natsctl sub -t out.original --count 2", ("order 1", "order 2")),
+            TourLine("natsctl con events ORDERS NEW --count 1", ("Acknowledgment Sample",), background=True),
+            TourLine('natsctl pub ORDERS.received "order 6"', ()),
+            TourLine("natsctl con next ORDERS NEW", ("order 6",), joins=True),
         ),
     ),
     Chapter(
         "Disaster recovery",
         (
-            Step("natsctl stream backup ORDERS ORDERS.tgz --no-progress", ("Starting backup of Stream",)),
-            Step("natsctl str rm ORDERS -f", ()),
-            Step("natsctl str restore ORDERS ORDERS.tgz --no-progress", ("Restored stream",)),
-            Step("natsctl str info ORDERS", ("Messages: 3", "Active Consumers")),
-            Step("natsctl backup js-backup --data", ("Configuration backup complete",)),
-            Step("natsctl restore js-backup --update-streams", ("ORDERS",)),
+            TourLine("natsctl stream backup ORDERS ORDERS.tgz --no-progress", ("Starting backup of Stream",)),
+            TourLine("natsctl str rm ORDERS -f", ()),
+            TourLine("natsctl str restore ORDERS ORDERS.tgz --no-progress", ("Restored stream",)),
+            TourLine("natsctl str info ORDERS", ("Messages: 3", "Active Consumers")),
+            TourLine("natsctl backup js-backup --data", ("Configuration backup complete",)),
+            TourLine("natsctl restore js-backup --update-streams", ("ORDERS",)),
         ),
     ),
     Chapter(
         "The API underneath",
         (
-            Step("natsctl req '$JS.API.STREAM.INFO.nonexisting' ''", ('"code":404',)),
-            Step("natsctl req '$JS.STREAM.INFO.ORDERS' ''", ('"ORDERS"',), included_only=True),
-            Step("natsctl req '$JS.API.STREAM.MSG.GET.ORDERS' '{\"last_by_subj\": \"ORDERS.received\"}'", ('"data"',)),
-            Step("natsctl str ls", ("ARCHIVE", "ORDERS")),
+            TourLine("natsctl req '$JS.API.STREAM.INFO.nonexisting' ''", ('"code":404',)),
+            TourLine("natsctl req '$JS.STREAM.INFO.ORDERS' ''", ('"ORDERS"',), included_only=True),
+            TourLine(
+                "natsctl req '$JS.API.STREAM.MSG.GET.ORDERS' '{\"last_by_subj\": \"ORDERS.received\"}'", ('"data"',)
+            ),
+            TourLine("natsctl str ls", ("ARCHIVE", "ORDERS")),
         ),
     ),
 )
@@ -233,7 +235,7 @@ def _arguments(line: str) -> tuple[list[str], str | None]:
     return [sys.executable, "-m", "natsctl", *words[1:]], target
 
 
-def _check(step: Step, status: int, output: str) -> None:
+def _check(step: TourLine, status: int, output: str) -> None:
     """Raise StepFailedError unless the step ended and printed as the scenario expects."""
     if status != step.exit_code:
         raise StepFailedError(f"exit status {status}, not {step.exit_code}: {step.line}")
@@ -242,10 +244,10 @@ def _check(step: Step, status: int, output: str) -> None:
         raise StepFailedError(f"the output lacks {missing!r}: {step.line}")
 
 
-class _Running:
+class _RunningCommand:
     """A background command: started, known to be listening, and collected later."""
 
-    def __init__(self, step: Step, process: subprocess.Popen[bytes]) -> None:
+    def __init__(self, step: TourLine, process: subprocess.Popen[bytes]) -> None:
         self.step = step
         self._process = process
         self._chunks: list[bytes] = []
@@ -286,13 +288,13 @@ class Tour:
         self._included = included
         self._environment = {**os.environ, "NATS_URL": url, "NO_COLOR": "1", "COLUMNS": "100"}
         self._environment.pop("NATS_CONTEXT", None)
-        self._background: _Running | None = None
+        self._background: _RunningCommand | None = None
         self._worked_s = 0.0
         self._pauses_s = sum(step.pause_s for step in self._steps())
         self.steps = 0
         self.of = len(self._steps())
 
-    def _steps(self) -> list[Step]:
+    def _steps(self) -> list[TourLine]:
         return [step for chapter in SCENARIO for step in chapter.steps if self._included or not step.included_only]
 
     def run(self) -> None:
@@ -314,7 +316,7 @@ class Tour:
         each_s = self._worked_s / (self.steps - 1)
         return f", about {self._pauses_s + each_s * (self.of - self.steps + 1):.0f} s left"
 
-    def _run(self, step: Step) -> None:
+    def _run(self, step: TourLine) -> None:
         self.steps += 1
         print(f"\n[step {self.steps} of {self.of}{self._left()}]", flush=True)
         print(f"$ {step.line}{' &' if step.background else ''}", flush=True)
@@ -331,7 +333,7 @@ class Tour:
             print(f"\n[{background.step.line}]\n{output}", end="", flush=True)
             _check(background.step, status, output)
 
-    def _execute(self, step: Step) -> tuple[int, str]:
+    def _execute(self, step: TourLine) -> tuple[int, str]:
         arguments, target = _arguments(step.line)
         done = subprocess.run(
             arguments,
@@ -347,7 +349,7 @@ class Tour:
         (self._folder / target).write_bytes(done.stdout)
         return done.returncode, done.stderr.decode(errors="replace")
 
-    def _start(self, step: Step) -> _Running:
+    def _start(self, step: TourLine) -> _RunningCommand:
         arguments, _ = _arguments(step.line)
         process = subprocess.Popen(
             arguments,
@@ -357,7 +359,7 @@ class Tour:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
         )
-        return _Running(step, process)
+        return _RunningCommand(step, process)
 
 
 @contextlib.contextmanager

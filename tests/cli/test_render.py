@@ -21,14 +21,14 @@ from natsctl.cli.framework.output import show_page
 from natsctl.cli.render import consumers, streams, text
 from natsctl.cli.render.change import LABELS, changes, render_change
 from natsctl.cli.render.measurements import fine
-from natsctl.cli.render.message import Received, message_document, render_next, render_received
+from natsctl.cli.render.message import ReceivedMessage, message_document, render_next, render_received
 from natsctl.cli.render.page import Page
 from natsctl.cli.render.plot import Rate, Series, counted, plot_lines, plot_text
 from natsctl.cli.render.streams import render_cluster
 from natsctl.cli.render.tables import Column, render_columns, render_table, selected_columns, sorted_rows
 from natsctl.cli.render.text import FOREVER_NS, age_limit, body_text, duration, folded, limit, safe, when
-from natsctl.cli.spark_work import Measured, _Meter
-from natsctl.cli.stream.transfer import Stored
+from natsctl.cli.spark_work import Measured, _TaskMeter
+from natsctl.cli.stream.transfer import StoredRows
 
 S = 1_000_000_000
 
@@ -110,7 +110,7 @@ def test_work_that_is_measured_in_another_unit_gets_another_bar(
 ) -> None:
     monkeypatch.setattr("natsctl.cli.framework.live.LINE_EVERY_S", 0.0)
     steps = ((0, 0), (1, 4), (2, 4)), ((0, 500), (5, 500))
-    with _Meter("Import", quiet=False, timed_tasks=False) as meter:
+    with _TaskMeter("Import", quiet=False, timed_tasks=False) as meter:
         for unit, some in zip(("tasks", "messages"), steps, strict=True):
             for done, total in some:
                 meter.show(Measured(unit, done, total))
@@ -130,7 +130,7 @@ def test_an_import_goes_on_when_the_server_cannot_be_asked_how_far_it_is() -> No
             raise answer
         return answer
 
-    measured = Stored(stored)
+    measured = StoredRows(stored)
     assert measured() is None
     assert len(answers) == 4, "nothing is asked before the rows are counted"
     measured.total = 100
@@ -168,7 +168,7 @@ def test_what_the_server_keeps_in_metadata_and_absent_zeros_are_no_change() -> N
     assert changes(old, {"metadata": {"a": "b"}, "sealed": False}) == []
 
 
-DELIVERED = Received(
+DELIVERED = ReceivedMessage(
     "ORDERS.processed", "$JS.ACK.ORDERS.DISPATCH.2.5.3.1500000000000000000.1", (("K", "v"),), b"order 2", NOW_NS
 )
 
@@ -182,7 +182,7 @@ def test_a_delivered_message_tells_where_it_stands() -> None:
         == "[#3] Received JetStream message: stream: ORDERS seq: 5 / pending: 1 / subject: ORDERS.processed"
         " / time: 2017-07-14 02:40:00 +00:00"
     )
-    plain = Received("a\x07", "b", (), b"", 0)
+    plain = ReceivedMessage("a\x07", "b", (), b"", 0)
     assert render_received(1, plain, False) == '[#1] Received on "a\\x07" with reply "b"'
 
 
@@ -190,7 +190,7 @@ def test_a_message_as_data_keeps_every_byte() -> None:
     document = json.loads(json.dumps(message_document(DELIVERED)))
     assert (document["data"], document["text"], document["headers"]) == ("b3JkZXIgMg==", "order 2", {"K": ["v"]})
     assert (document["stream_seq"], document["deliveries"], document["time"]) == (5, 2, "2017-07-14T02:40:00Z")
-    binary = message_document(Received("a", "", (), b"\xff\x00", 0))
+    binary = message_document(ReceivedMessage("a", "", (), b"\xff\x00", 0))
     assert binary["data"] == "/wA="
     assert "text" not in binary
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from natsctl.client.auth.operators import ManagedAccount
 
 
-class Destination(msgspec.Struct):
+class MappingDestination(msgspec.Struct):
     """A destination of a mapping, as the nats tool prints it; `Weight` in percent, `Cluster` "" for all."""
 
     Subject: str
@@ -34,7 +34,7 @@ class Destination(msgspec.Struct):
     Cluster: str
 
 
-ShownMappings = dict[str, list[Destination]]
+ShownMappings = dict[str, list[MappingDestination]]
 """Subject mappings by source."""
 
 

@@ -41,7 +41,7 @@ from natsctl.cli.render.text import safe
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping
 
-    from natsctl.cli.render.message import Received
+    from natsctl.cli.render.message import ReceivedMessage
     from natsctl.client.manager import Manager
     from natsctl.client.message import Message
     from natsctl.client.messaging.consumers import PullOptions
@@ -282,7 +282,7 @@ class DeliveryPrinter:
         if not (self.raw or self.json):
             output.log(safe(text))
 
-    def message(self, message: Received) -> None:
+    def message(self, message: ReceivedMessage) -> None:
         from natsctl.cli.messaging.bodies import show_message
         from natsctl.cli.render.message import message_document, render_next
 

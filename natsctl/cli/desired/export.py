@@ -48,12 +48,12 @@ class WriteFlags(NamedTuple):
     format: Format = ""
     force: Replace = False
 
-    def to(self, json: bool, header: Sequence[str] = (), is_meant: Callable[[str], bool] | None = None) -> Destination:
-        return Destination(self.path, self.format, self.split, self.force, json, header, is_meant)
+    def to(self, json: bool, header: Sequence[str] = (), is_meant: Callable[[str], bool] | None = None) -> ExportTarget:
+        return ExportTarget(self.path, self.format, self.split, self.force, json, header, is_meant)
 
 
 @dataclass(frozen=True, slots=True)
-class Destination:
+class ExportTarget:
     """The destination of documents;
 
     `is_meant` returns whether this command would have written a stream of that name.
@@ -81,7 +81,7 @@ class Destination:
         return self.json and not self.path
 
 
-def write(session: Session, exporter: Exporter, to: Destination) -> None:
+def write(session: Session, exporter: Exporter, to: ExportTarget) -> None:
     """Write documents, and report the files. Raises UsageError, StorageError."""
     if not to.path or to.path == "-":
         _print(exporter, to)
@@ -102,7 +102,7 @@ def write(session: Session, exporter: Exporter, to: Destination) -> None:
         _show_written(to, len(done.written), len(done.unchanged), done.stale)
 
 
-def _print(exporter: Exporter, to: Destination) -> None:
+def _print(exporter: Exporter, to: ExportTarget) -> None:
     import sys
 
     from natsctl.desired.documents.files import yaml_text
@@ -117,7 +117,7 @@ def _print(exporter: Exporter, to: Destination) -> None:
     output.emit(text.removesuffix("\n"))
 
 
-def _texts(exporter: Exporter, to: Destination) -> dict[Path, str]:
+def _texts(exporter: Exporter, to: ExportTarget) -> dict[Path, str]:
     from natsctl.desired.documents.files import file_names, is_folder
 
     if not is_folder(to.path):
@@ -129,14 +129,14 @@ def _texts(exporter: Exporter, to: Destination) -> dict[Path, str]:
     return {Path(to.path) / names[stream]: _text(exporter, assets, to) for stream, assets in by_stream.items()}
 
 
-def _text(exporter: Exporter, assets: list[ExportedAsset], to: Destination) -> str:
+def _text(exporter: Exporter, assets: list[ExportedAsset], to: ExportTarget) -> str:
     from natsctl.desired.documents.files import json_text, yaml_text
 
     documents: Any = exporter.typed(assets) if to.split else exporter.plain(assets)
     return json_text(documents) if to.is_json else yaml_text(documents if to.split else [documents], to.header)
 
 
-def _stale(to: Destination, written: list[Path]) -> list[str]:
+def _stale(to: ExportTarget, written: list[Path]) -> list[str]:
     """Return the files of streams that no longer exist, or that have a file in the other format too."""
     from natsctl.desired.documents.files import is_folder, other_documents, stream_of
 
@@ -145,7 +145,7 @@ def _stale(to: Destination, written: list[Path]) -> list[str]:
     return [str(path) for path in other_documents(Path(to.path), written) if to.is_meant(stream_of(path))]
 
 
-def _show_written(to: Destination, written: int, unchanged: int, stale: Sequence[str]) -> None:
+def _show_written(to: ExportTarget, written: int, unchanged: int, stale: Sequence[str]) -> None:
     from natsctl.cli.render.text import safe
 
     same = f", {unchanged} were up to date" if unchanged else ""

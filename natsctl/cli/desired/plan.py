@@ -198,7 +198,7 @@ def diff(
     return ExitCode.DRIFT if found.is_any else ExitCode.DONE
 
 
-class Asset(Model, kw_only=True, omit_defaults=False):
+class PlannedAsset(Model, kw_only=True, omit_defaults=False):
     """One asset that differs from its document; `fault` is the reason if it could not be compared."""
 
     kind: str
@@ -208,7 +208,7 @@ class Asset(Model, kw_only=True, omit_defaults=False):
     fault: str = ""
 
     @classmethod
-    def of(cls, change: Change) -> Asset:
+    def of(cls, change: Change) -> PlannedAsset:
         fault = change.refused if change.before is not None and not change.differences else ""
         return cls(
             kind=change.kind,
@@ -227,9 +227,9 @@ class Drift(Model, kw_only=True, omit_defaults=False):
     """Differences between an account and documents; `extra` are the owner's assets that none of them describes."""
 
     owner: str
-    different: list[Asset] = field(default_factory=list)
-    missing: list[Asset] = field(default_factory=list)
-    extra: list[Asset] = field(default_factory=list)
+    different: list[PlannedAsset] = field(default_factory=list)
+    missing: list[PlannedAsset] = field(default_factory=list)
+    extra: list[PlannedAsset] = field(default_factory=list)
     equal: int = 0
 
     @classmethod
@@ -237,11 +237,11 @@ class Drift(Model, kw_only=True, omit_defaults=False):
         drift = cls(owner=plan.owner, equal=plan.unchanged)
         for change in plan.changes:
             if change.action is Action.DELETE:
-                drift.extra.append(Asset.of(change))
+                drift.extra.append(PlannedAsset.of(change))
             elif change.before is None:
-                drift.missing.append(Asset.of(change))
+                drift.missing.append(PlannedAsset.of(change))
             elif change.differences or change.refused:
-                drift.different.append(Asset.of(change))
+                drift.different.append(PlannedAsset.of(change))
             else:
                 drift.equal += 1  # it is only removed because its stream is replaced
         return drift

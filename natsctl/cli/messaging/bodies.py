@@ -17,7 +17,7 @@ from natsctl.api.errors import UsageError
 from natsctl.cli.framework import output
 from natsctl.cli.framework.globals import Dash
 from natsctl.cli.framework.parameters import Argument, Option
-from natsctl.cli.render.message import Received, render_headers
+from natsctl.cli.render.message import ReceivedMessage, render_headers
 from natsctl.cli.render.text import body_text
 
 if TYPE_CHECKING:
@@ -119,8 +119,8 @@ def read_headers(words: Sequence[str] | None) -> tuple[tuple[str, str], ...]:
     return tuple(headers)
 
 
-def received(message: ClientMessage) -> Received:
-    return Received(message.subject, message.reply, message.headers.pairs, message.body, time.time_ns())
+def received(message: ClientMessage) -> ReceivedMessage:
+    return ReceivedMessage(message.subject, message.reply, message.headers.pairs, message.body, time.time_ns())
 
 
 def shown_body(payload: bytes, *, raw: bool = False, translated: bool = False) -> bytes:

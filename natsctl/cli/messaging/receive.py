@@ -16,7 +16,7 @@ from natsctl.api.subjects import matches
 from natsctl.api.units import plural
 from natsctl.cli.framework import output
 from natsctl.cli.messaging.bodies import received, shown_body
-from natsctl.cli.render.message import Received, message_document, render_headers, render_received
+from natsctl.cli.render.message import ReceivedMessage, message_document, render_headers, render_received
 from natsctl.cli.render.text import body_text, duration, exact_stamp, safe
 from natsctl.client.messaging.feed import CoreFeed
 
@@ -220,7 +220,7 @@ class MessagePrinter:
         sys.stdout.flush()
         sys.stdout.buffer.flush()
 
-    def _show(self, number: int, message: Received, *, answer: bool = False) -> None:
+    def _show(self, number: int, message: ReceivedMessage, *, answer: bool = False) -> None:
         look = self.look
         if self._dump is not None:
             self._dump.write(number, message)
@@ -234,14 +234,14 @@ class MessagePrinter:
         else:
             self._show_text(message, self._head(number, message, answer))
 
-    def _head(self, number: int, message: Received, answer: bool) -> str:
+    def _head(self, number: int, message: ReceivedMessage, answer: bool) -> str:
         """Return the line above a message; for an answer it names its request."""
         stamp = self._stamp(message)
         if not answer:
             return render_received(number, message, stamp)
         return f'[#{number}]{f" @ {stamp}" if stamp else ""} Matched reply on "{safe(message.subject)}"'
 
-    def _show_text(self, message: Received, head: str) -> None:
+    def _show_text(self, message: ReceivedMessage, head: str) -> None:
         parts = [head, *render_headers(message.headers)]
         if message.headers:
             parts.append("")
@@ -254,7 +254,7 @@ class MessagePrinter:
             sys.stdout.flush()
             sys.stdout.buffer.write(shown_body(message.payload, translated=bool(self.look.translate)))
 
-    def _stamp(self, message: Received) -> str:
+    def _stamp(self, message: ReceivedMessage) -> str:
         """Return the time or age of a message that a consumer delivers, the time of arrival of any other."""
         stored = message.delivery if message.reply else None
         if self.look.since_start:
@@ -279,7 +279,7 @@ class Dump:
             except OSError as failure:
                 raise StorageError(f"--dump {where}: {failure.strerror or failure}") from failure
 
-    def write(self, number: int, message: Received) -> None:
+    def write(self, number: int, message: ReceivedMessage) -> None:
         text = json.dumps(document(message), ensure_ascii=False)
         if self._folder is None:
             sys.stdout.write(f"{text}\0")
@@ -292,7 +292,7 @@ class Dump:
             raise StorageError(f"{path}: {failure.strerror or failure}") from failure
 
 
-def document(message: Received) -> dict[str, Any]:
+def document(message: ReceivedMessage) -> dict[str, Any]:
     """Return the message in the format of the nats tool's dump."""
     named: dict[str, list[str]] = {}
     for name, value in message.headers:

@@ -80,7 +80,7 @@ def request(
     awaited = ReplyLimits(replies, wait_seconds(reply_timeout, "--reply-timeout") or REPLY_GAP_S, wait_for_empty)
     failing = [(key.strip(), value.strip()) for key, _, value in (one.partition(":") for one in fail_on_header or ())]
     single = count == 1 and awaited.limit == 1 and not wait_for_empty and send_on == "eof"
-    show = Answers(raw, json, single, translate)
+    show = AnswerPrinter(raw, json, single, translate)
     message = Outgoing(subject, b"", read_headers(header))
     read = BodySource(body, force_stdin, send_on)
     if session.dry_run:
@@ -107,7 +107,7 @@ def _preview(every: Iterator[Outgoing]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Answers:
+class AnswerPrinter:
     """Options about the output of answers."""
 
     raw: bool

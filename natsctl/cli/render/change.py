@@ -86,7 +86,7 @@ PROSE = frozenset(("description",))
 """Fields with the user's text, quoted after a label."""
 
 
-class Change(NamedTuple):
+class FieldChange(NamedTuple):
     """One field that differs; None means that the field is absent on that side."""
 
     path: str
@@ -94,7 +94,7 @@ class Change(NamedTuple):
     new: object
 
 
-def changes(old: Mapping[str, object], new: Mapping[str, object]) -> list[Change]:
+def changes(old: Mapping[str, object], new: Mapping[str, object]) -> list[FieldChange]:
     """Return every field that differs between two configurations in wire spelling, nested ones by dotted path.
 
     A field that is absent and one that is at its zero value are the same, as they are on the wire.
@@ -102,7 +102,7 @@ def changes(old: Mapping[str, object], new: Mapping[str, object]) -> list[Change
     return list(_changes("", old, new))
 
 
-def _changes(prefix: str, old: Mapping[str, object], new: Mapping[str, object]) -> Iterator[Change]:
+def _changes(prefix: str, old: Mapping[str, object], new: Mapping[str, object]) -> Iterator[FieldChange]:
     for key in [*old, *(key for key in new if key not in old)]:
         before, after = old.get(key), new.get(key)
         path = f"{prefix}{key}"
@@ -111,14 +111,14 @@ def _changes(prefix: str, old: Mapping[str, object], new: Mapping[str, object]) 
         if isinstance(before or after, Mapping) and isinstance(after or before, Mapping):
             yield from _changes(f"{path}.", _mapping(before), _mapping(after))
         elif (before or None) != (after or None):
-            yield Change(path, before, after)
+            yield FieldChange(path, before, after)
 
 
 def _mapping(value: object) -> Mapping[str, object]:
     return value if isinstance(value, Mapping) else {}
 
 
-def not_taken(asked: Mapping[str, object], got: Mapping[str, object], *, emptied: bool = False) -> list[Change]:
+def not_taken(asked: Mapping[str, object], got: Mapping[str, object], *, emptied: bool = False) -> list[FieldChange]:
     """Return every requested field that the server's answer has with another value, `new`.
 
     Empty and zero values request the server's default, unless `emptied` is set: then they request none.
@@ -126,7 +126,9 @@ def not_taken(asked: Mapping[str, object], got: Mapping[str, object], *, emptied
     return list(_not_taken("", asked, got, emptied))
 
 
-def _not_taken(prefix: str, asked: Mapping[str, object], got: Mapping[str, object], emptied: bool) -> Iterator[Change]:
+def _not_taken(
+    prefix: str, asked: Mapping[str, object], got: Mapping[str, object], emptied: bool
+) -> Iterator[FieldChange]:
     for key, wanted in asked.items():
         has = got.get(key)
         path = f"{prefix}{key}"
@@ -140,7 +142,7 @@ def _not_taken(prefix: str, asked: Mapping[str, object], got: Mapping[str, objec
             for at, (one, other) in enumerate(zip(wanted, has, strict=True)):
                 yield from _not_taken(f"{path}.", {str(at): one}, {str(at): other}, emptied)
         elif not _same(wanted, has):
-            yield Change(path, wanted, has)
+            yield FieldChange(path, wanted, has)
 
 
 def _same(wanted: object, has: object) -> bool:
@@ -159,7 +161,7 @@ def _unlimited(value: object) -> bool:
     return value is None or (isinstance(value, int) and not isinstance(value, bool) and value <= 0)
 
 
-def render_not_taken(found: Sequence[Change]) -> str:
+def render_not_taken(found: Sequence[FieldChange]) -> str:
     """Return one line that warns of the fields that the server did not accept."""
     fields = (
         f"{safe(one.path)} {_value(one.path.rpartition('.')[2], one.old)}"
@@ -169,7 +171,7 @@ def render_not_taken(found: Sequence[Change]) -> str:
     return f"warning: the server did not take: {', '.join(fields)}"
 
 
-def render_change(change: Change) -> str:
+def render_change(change: FieldChange) -> str:
     """Return one line: `field: old → new`."""
     name = change.path.rpartition(".")[2]
     old, new = (
@@ -179,7 +181,7 @@ def render_change(change: Change) -> str:
     return f"{safe(change.path)}: {_value(name, old)} → {_value(name, new)}"
 
 
-def render_labelled(change: Change) -> str:
+def render_labelled(change: FieldChange) -> str:
     """Return one line: `Label (field): old → new`, without a label if the pages show none."""
     label = LABELS.get(change.path)
     if label is None:

@@ -29,7 +29,7 @@ _TRAFFIC = (
 _RAFT = (("Leader", "leader"), ("Replicas", "replicas"))
 
 
-class Kind(NamedTuple):
+class EventKind(NamedTuple):
     """Presentation of one type of event.
 
     `title`, `mark` and `line` may name facts in braces, `mark` and `line` are the short form. The client of an
@@ -43,133 +43,133 @@ class Kind(NamedTuple):
     bodies: Fields = ()
 
 
-KINDS: dict[str, Kind] = {
-    "jetstream.metric.v1.consumer_ack": Kind(
+KINDS: dict[str, EventKind] = {
+    "jetstream.metric.v1.consumer_ack": EventKind(
         "Acknowledgment Sample",
         (*CONSUMER, *_PLACE, ("Delay", "ack_time")),
         "JS Ack",
         "{stream} ({stream_seq}) > {consumer} ({consumer_seq}): {deliveries} deliveries in {ack_time}",
     ),
-    "jetstream.advisory.v1.api_audit": Kind(
+    "jetstream.advisory.v1.api_audit": EventKind(
         "JetStream API Access",
         (("Server", "server"), ("Subject", "subject")),
         "JS API",
         "{subject} {client.acc}",
         (("Request", "request"), ("Response", "response")),
     ),
-    "jetstream.advisory.v1.api_limit_reached": Kind(
+    "jetstream.advisory.v1.api_limit_reached": EventKind(
         "API Limit Reached",
         (("Server", "server"), ("Dropped Requests", "dropped")),
         "JS API Limit",
         "{server} dropped {dropped}",
     ),
-    "jetstream.advisory.v1.stream_action": Kind(
+    "jetstream.advisory.v1.stream_action": EventKind(
         "Stream {action} Action", (*STREAM, ("Template", "template")), "Stream {action}", "{stream}"
     ),
-    "jetstream.advisory.v1.consumer_action": Kind(
+    "jetstream.advisory.v1.consumer_action": EventKind(
         "Consumer {action} Action", CONSUMER, "Consumer {action}", "{stream} > {consumer}"
     ),
-    "jetstream.advisory.v1.consumer_group_pinned": Kind(
+    "jetstream.advisory.v1.consumer_group_pinned": EventKind(
         "Consumer Group Pinned",
         (*CONSUMER, ("Group", "group"), ("Pinned Id", "pinned_id")),
         "Consumer Group Pinned",
         "{stream} > {consumer} group {group} to {pinned_id}",
     ),
-    "jetstream.advisory.v1.consumer_group_unpinned": Kind(
+    "jetstream.advisory.v1.consumer_group_unpinned": EventKind(
         "Consumer Group Unpinned",
         (*CONSUMER, ("Group", "group"), ("Reason", "reason")),
         "Consumer Group Unpinned",
         "{stream} > {consumer} group {group}: {reason}",
     ),
-    "jetstream.advisory.v1.consumer_leader_elected": Kind(
+    "jetstream.advisory.v1.consumer_leader_elected": EventKind(
         "Consumer Leader Election", (*CONSUMER, *_RAFT), "Consumer Election", "{stream} > {consumer} leader {leader}"
     ),
-    "jetstream.advisory.v1.consumer_pause": Kind(
+    "jetstream.advisory.v1.consumer_pause": EventKind(
         "Consumer Pause",
         (*CONSUMER, ("Paused", "paused"), ("Until", "pause_until")),
         "Consumer Pause",
         "{stream} > {consumer} paused: {paused} {pause_until}",
     ),
-    "jetstream.advisory.v1.consumer_quorum_lost": Kind(
+    "jetstream.advisory.v1.consumer_quorum_lost": EventKind(
         "Consumer Quorum Lost", (*CONSUMER, *_RAFT), "Consumer Quorum Lost", "{stream} > {consumer}"
     ),
-    "jetstream.advisory.v1.domain_leader_elected": Kind(
+    "jetstream.advisory.v1.domain_leader_elected": EventKind(
         "Domain Leader Election",
         (("Leader", "leader"), ("Cluster", "cluster"), ("Domain", "domain"), ("Replicas", "replicas")),
         "Domain Election",
         "{domain} leader {leader}",
     ),
-    "jetstream.advisory.v1.max_deliver": Kind(
+    "jetstream.advisory.v1.max_deliver": EventKind(
         "Delivery Attempts Exceeded",
         (*CONSUMER, *_PLACE),
         "JS Max Deliveries",
         "{stream} ({stream_seq}) > {consumer}: {deliveries} deliveries",
     ),
-    "jetstream.advisory.v1.nak": Kind(
+    "jetstream.advisory.v1.nak": EventKind(
         "Delivery NAKed",
         (*CONSUMER, *_PLACE),
         "JS Delivery NAKed",
         "{stream} ({stream_seq}) > {consumer}: {deliveries} deliveries",
     ),
-    "jetstream.advisory.v1.terminated": Kind(
+    "jetstream.advisory.v1.terminated": EventKind(
         "Delivery Terminated",
         (*CONSUMER, *_PLACE, ("Reason", "reason")),
         "JS Delivery Terminated",
         "{stream} ({stream_seq}) > {consumer}: {deliveries} deliveries {reason}",
     ),
-    "jetstream.advisory.v1.restore_create": Kind("Stream Restore Created", STREAM, "Restore Create", "{stream}"),
-    "jetstream.advisory.v1.restore_complete": Kind(
+    "jetstream.advisory.v1.restore_create": EventKind("Stream Restore Created", STREAM, "Restore Create", "{stream}"),
+    "jetstream.advisory.v1.restore_complete": EventKind(
         "Stream Restore Completed",
         (*STREAM, *_TRANSFER),
         "Restore Complete",
         "{stream} {bytes} started {start} ended {end} {error}",
     ),
-    "jetstream.advisory.v1.snapshot_create": Kind(
+    "jetstream.advisory.v1.snapshot_create": EventKind(
         "Stream Snapshot Created",
         (*STREAM, ("Messages", "state.messages"), ("Bytes", "state.bytes"), ("Consumers", "state.consumer_count")),
         "Snapshot Create",
         "{stream} {state.messages} messages of {state.bytes}",
     ),
-    "jetstream.advisory.v1.snapshot_complete": Kind(
+    "jetstream.advisory.v1.snapshot_complete": EventKind(
         "Stream Snapshot Completed",
         (*STREAM, *_TRANSFER),
         "Snapshot Complete",
         "{stream} started {start} ended {end} {error}",
     ),
-    "jetstream.advisory.v1.server_out_of_space": Kind(
+    "jetstream.advisory.v1.server_out_of_space": EventKind(
         "Server Out Of Space",
         (("Server", "server"), ("Server ID", "server_id"), ("Cluster", "cluster"), *STREAM),
         "Server Out Of Space",
         "{server} {stream}",
     ),
-    "jetstream.advisory.v1.server_removed": Kind(
+    "jetstream.advisory.v1.server_removed": EventKind(
         "Server Removed",
         (("Server", "server"), ("Server ID", "server_id"), ("Cluster", "cluster")),
         "Server Removed",
         "{server}",
     ),
-    "jetstream.advisory.v1.stream_batch_abandoned": Kind(
+    "jetstream.advisory.v1.stream_batch_abandoned": EventKind(
         "Stream Batch Abandoned",
         (*STREAM, ("Batch", "batch"), ("Reason", "reason")),
         "Batch Abandoned",
         "{stream} batch {batch}: {reason}",
     ),
-    "jetstream.advisory.v1.stream_leader_elected": Kind(
+    "jetstream.advisory.v1.stream_leader_elected": EventKind(
         "Stream Leader Election", (*STREAM, *_RAFT), "Stream Election", "{stream} leader {leader}"
     ),
-    "jetstream.advisory.v1.stream_quorum_lost": Kind(
+    "jetstream.advisory.v1.stream_quorum_lost": EventKind(
         "Stream Quorum Lost", (*STREAM, *_RAFT), "Stream Quorum Lost", "{stream}"
     ),
-    "server.advisory.v1.client_connect": Kind(
+    "server.advisory.v1.client_connect": EventKind(
         "Client Connection", _WHO, "Connection", "{client.name} {client.host} account {client.acc}"
     ),
-    "server.advisory.v1.client_disconnect": Kind(
+    "server.advisory.v1.client_disconnect": EventKind(
         "Client Disconnection",
         (*_WHO, ("Reason", "reason"), *_TRAFFIC),
         "Disconnection",
         "{client.name} {client.host} account {client.acc}: {reason}",
     ),
-    "server.advisory.v1.account_connections": Kind(
+    "server.advisory.v1.account_connections": EventKind(
         "Account Connections",
         (
             ("Server", "server.name"),
@@ -183,7 +183,7 @@ KINDS: dict[str, Kind] = {
         "Account Connections",
         "{acc} {conns} connections, {leafnodes} leafnodes",
     ),
-    "server.metric.v1.service_latency": Kind(
+    "server.metric.v1.service_latency": EventKind(
         "Service Latency",
         (
             ("Start", "start"),
@@ -272,7 +272,7 @@ def cloud_event(event: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def kind_of(event: Mapping[str, Any]) -> Kind | None:
+def kind_of(event: Mapping[str, Any]) -> EventKind | None:
     return KINDS.get(str(event.get("type", "")).removeprefix(TYPE_PREFIX))
 
 
@@ -284,7 +284,7 @@ def _clock(event: Mapping[str, Any], now_ns: int) -> str:
     return f"{local(moment):%H:%M:%S}"
 
 
-def _rows(event: Mapping[str, Any], kind: Kind) -> list[tuple[str, str]]:
+def _rows(event: Mapping[str, Any], kind: EventKind) -> list[tuple[str, str]]:
     fields = kind.fields
     rows = []
     if fields[: len(CONSUMER)] == CONSUMER:

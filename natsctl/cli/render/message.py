@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from natsctl.client.messaging.message_trace import TraceContext, TraceReport
 
 
-class Received(NamedTuple):
+class ReceivedMessage(NamedTuple):
     """A received message and its time of arrival (ns since the epoch)."""
 
     subject: str
@@ -50,7 +50,7 @@ def _direct(headers: dict[str, str]) -> AckSubject | None:
         return None
 
 
-def render_received(number: int, message: Received, stamp: str = "") -> str:
+def render_received(number: int, message: ReceivedMessage, stamp: str = "") -> str:
     """Return the line above a message that a subscription received; `stamp` is the time of arrival."""
     head = f"[#{number}]{f' @ {stamp}' if stamp else ''} Received"
     delivery = message.delivery
@@ -66,7 +66,7 @@ def render_received(number: int, message: Received, stamp: str = "") -> str:
     return f"{head} JetStream message: {stream} seq: {seq} / pending: {count(delivery.pending)} / {rest}"
 
 
-def render_next(message: Received) -> str:
+def render_next(message: ReceivedMessage) -> str:
     """Return the line above a message that a pull consumer delivered."""
     line = f"--- received on {safe(message.subject)}"
     delivery = message.delivery
@@ -82,7 +82,7 @@ def render_headers(headers: Sequence[tuple[str, str]]) -> list[str]:
     return [f"{safe(key)}: {safe(value)}" for key, value in headers]
 
 
-def message_document(message: Received) -> dict[str, Any]:
+def message_document(message: ReceivedMessage) -> dict[str, Any]:
     """Return the message as data: `data` in base64, `text` if the body is UTF-8, stream facts if a consumer sent it."""
     document: dict[str, Any] = {"subject": message.subject}
     if message.reply:
@@ -115,7 +115,7 @@ def _delivery_document(delivery: AckSubject) -> dict[str, Any]:
     }
 
 
-def answer_document(message: Received, rtt_ns: int, status: int, description: str) -> dict[str, Any]:
+def answer_document(message: ReceivedMessage, rtt_ns: int, status: int, description: str) -> dict[str, Any]:
     """Return the answer to a request as data, with the ns it took and the status of a status message."""
     document = {**message_document(message), "rtt": rtt_ns}
     if status:

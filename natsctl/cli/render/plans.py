@@ -14,7 +14,7 @@ from natsctl.desired.assets import Kind, without_labels
 from natsctl.desired.plan import Action, Change, Difference
 
 if TYPE_CHECKING:
-    from natsctl.cli.desired.plan import Asset, Drift
+    from natsctl.cli.desired.plan import Drift, PlannedAsset
     from natsctl.cli.desired.sources import CheckedFile, Validated
     from natsctl.desired.apply.results import Failure, Outcome, Result
     from natsctl.desired.plan import Plan
@@ -87,7 +87,7 @@ def _is_shown(name: str, value: object) -> bool:
 
 def render_difference(one: Difference) -> str:
     """Return one field: `max_age: 1y → 2y`."""
-    return fields.render_change(fields.Change(one.path, one.old, one.new))
+    return fields.render_change(fields.FieldChange(one.path, one.old, one.new))
 
 
 def _consequences(change: Change, kept: bool) -> Iterator[str]:
@@ -119,7 +119,7 @@ def render_drift(drift: Drift, width: int | None = None, bold: bool = False) -> 
     return "\n\n".join([*("\n".join(block) for block in blocks), hanging(_summary(drift), width)])
 
 
-def _asset(sign: str, one: Asset, width: int | None, bold: bool, tail: str = "") -> Iterator[str]:
+def _asset(sign: str, one: PlannedAsset, width: int | None, bold: bool, tail: str = "") -> Iterator[str]:
     yield from heading(sign, f"{one.kind} {one.key.name}{tail}", width, bold)
     yield from indented((render_difference(difference) for difference in one.differences), width)
     if one.fault:

@@ -492,7 +492,7 @@ def _total(column: Column[Row], rows: Sequence[Row]) -> str:
     return str(total) if rows[0].raw else format_size(total) if column.title == "Bytes" else count(total)
 
 
-class Flow(NamedTuple):
+class StreamFlow(NamedTuple):
     """A mirror or source: the copying stream, the kind, its configuration and progress."""
 
     stream: str
@@ -501,22 +501,22 @@ class Flow(NamedTuple):
     info: StreamSourceInfo | None
 
 
-def flows(infos: Iterable[StreamInfo]) -> list[Flow]:
+def flows(infos: Iterable[StreamInfo]) -> list[StreamFlow]:
     found = []
     for info in infos:
         if info.config.mirror is not None:
-            found.append(Flow(info.config.name, "Mirror", info.config.mirror, info.mirror))
+            found.append(StreamFlow(info.config.name, "Mirror", info.config.mirror, info.mirror))
         for at, source in enumerate(info.config.sources or ()):
             shown = info.sources or []
             # The server sends them in an order of its own; two sources of one stream differ by their filters.
             same = [one for one in shown if one.name == source.name]
             exact = [one for one in same if one.filter_subject == source.filter_subject]
             fallback = shown[at] if at < len(shown) and shown[at].name == source.name else None
-            found.append(Flow(info.config.name, "Source", source, next(iter(exact or same), fallback)))
+            found.append(StreamFlow(info.config.name, "Source", source, next(iter(exact or same), fallback)))
     return found
 
 
-def render_replication(found: Sequence[Flow], *, raw: bool) -> Table:
+def render_replication(found: Sequence[StreamFlow], *, raw: bool) -> Table:
     rows = [
         (
             flow.stream,
@@ -565,7 +565,7 @@ def render_leaders(found: Sequence[tuple[str, str, int]]) -> Table:
     return render_table("RAFT Leader Report", ("Server", "Cluster", "Streams", "Distribution"), rows, ("Streams",))
 
 
-def dot_graph(found: Sequence[Flow], names: Iterable[str]) -> str:
+def dot_graph(found: Sequence[StreamFlow], names: Iterable[str]) -> str:
     nodes = dict.fromkeys([*names, *(flow.config.name for flow in found)])
     numbers = {name: f"n{at}" for at, name in enumerate(nodes, 1)}
     lines = ["digraph streams {", '\tlabel="Stream replication";', '\tnode [shape="box"];']

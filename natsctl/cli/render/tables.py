@@ -76,7 +76,7 @@ class Table:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         cells = list(zip(*self.rows, strict=True)) or [()] * len(self.columns)
-        parts = [Part(title, cells[at], title in self.right) for at, title in enumerate(self.columns)]
+        parts = [DrawnColumn(title, cells[at], title in self.right) for at, title in enumerate(self.columns)]
         found = fit(parts, self.least, options.max_width)
         if found is None:
             yield from self._paragraphs(parts, options.max_width)
@@ -91,7 +91,7 @@ class Table:
             below.append(f"hidden columns: {', '.join(found.left_out)}{f' ({self.more})' if self.more else ''}")
         return below
 
-    def _paragraphs(self, parts: Sequence[Part], width: int) -> Iterator[Text]:
+    def _paragraphs(self, parts: Sequence[DrawnColumn], width: int) -> Iterator[Text]:
         from rich.text import Text
 
         margin = max((len(part.title) for part in parts if any(part.cells)), default=0)
@@ -239,7 +239,7 @@ def summed(rows: Sequence[T], value: Callable[[T], int], show: Callable[[int], s
     return show(sum(value(row) for row in rows))
 
 
-class Part(NamedTuple):
+class DrawnColumn(NamedTuple):
     """A column: its heading and cells, and whether they are aligned to the right."""
 
     title: str
@@ -250,13 +250,13 @@ class Part(NamedTuple):
 class Fit(NamedTuple):
     """The shown columns, their widths, those left out, and the offset that was removed from times."""
 
-    parts: Sequence[Part]
+    parts: Sequence[DrawnColumn]
     widths: Sequence[int]
     left_out: Sequence[str] = ()
     offset: str = ""
 
 
-def fit(parts: Sequence[Part], least: Sequence[str], width: int) -> Fit | None:
+def fit(parts: Sequence[DrawnColumn], least: Sequence[str], width: int) -> Fit | None:
     """Return the layout of the table in `width`, None if there is none.
 
     The columns named in `least` are left out in that order.
@@ -280,11 +280,11 @@ def fit(parts: Sequence[Part], least: Sequence[str], width: int) -> Fit | None:
 
 
 def _with_room(
-    parts: Sequence[Part], used: Sequence[int], given_up: Sequence[int], width: int
-) -> tuple[list[Part], list[int], list[int]] | None:
+    parts: Sequence[DrawnColumn], used: Sequence[int], given_up: Sequence[int], width: int
+) -> tuple[list[DrawnColumn], list[int], list[int]] | None:
     """Return the columns that fit, with as few left out as possible, their widths, and those left out."""
 
-    def without(gone: Sequence[int], comfort: int = COMFORT) -> tuple[list[Part], list[int] | None]:
+    def without(gone: Sequence[int], comfort: int = COMFORT) -> tuple[list[DrawnColumn], list[int] | None]:
         kept = [parts[at] for at in used if at not in gone]
         return kept, _widths(kept, width, comfort)
 
@@ -306,7 +306,7 @@ def _with_room(
     return None
 
 
-def _without_offset(parts: Sequence[Part]) -> tuple[list[Part], str]:
+def _without_offset(parts: Sequence[DrawnColumn]) -> tuple[list[DrawnColumn], str]:
     """Return the columns with their times' offset removed, and that offset; unchanged unless all have the same one."""
     offsets = {found[2] for part in parts for cell in part.cells if (found := _MOMENT.fullmatch(cell))}
     if len(offsets) != 1:
@@ -318,7 +318,7 @@ def _without_offset(parts: Sequence[Part]) -> tuple[list[Part], str]:
     return short, offsets.pop()
 
 
-def _widths(parts: Sequence[Part], width: int, comfort: int) -> list[int] | None:
+def _widths(parts: Sequence[DrawnColumn], width: int, comfort: int) -> list[int] | None:
     """Return the width of each column, None if the table is too wide.
 
     Each gets its minimum; the rest is shared evenly by columns that need more.
@@ -337,7 +337,7 @@ def _widths(parts: Sequence[Part], width: int, comfort: int) -> list[int] | None
     return widths
 
 
-def _minimum_width(part: Part, comfort: int) -> int:
+def _minimum_width(part: DrawnColumn, comfort: int) -> int:
     heading = max(map(length, part.title.split()), default=1)
     longest = max(map(length, set(_lines(part))), default=1)
     whole = part.right or all(cell in ("", "never") or _is_moment(cell) for cell in part.cells)
@@ -348,7 +348,7 @@ def _is_moment(cell: str) -> bool:
     return len(cell) in (19, 26) and cell[:4].isdigit() and cell[4:5] == "-"
 
 
-def _lines(part: Part) -> Iterator[str]:
+def _lines(part: DrawnColumn) -> Iterator[str]:
     for cell in part.cells:
         yield from cell.splitlines()
 

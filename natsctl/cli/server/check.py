@@ -194,7 +194,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
 """Default thresholds by kind of check, durations in nanoseconds."""
 
 
-class Metric(msgspec.Struct):
+class MonitoringMetric(msgspec.Struct):
     """A measured value with its thresholds, 0 for none; times are seconds."""
 
     name: str
@@ -210,7 +210,7 @@ class CheckResult(msgspec.Struct):
     status: str
     check_suite: str
     check_name: str
-    perf_data: list[Metric]
+    perf_data: list[MonitoringMetric]
     critical: list[str] = []
     unknown: list[str] = []
     warning: list[str] = []

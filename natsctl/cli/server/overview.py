@@ -173,7 +173,7 @@ def ls(
 ) -> None:
     """List the servers that answer; fail if they are fewer than EXPECT."""
     from natsctl.cli.render.server_reports import SERVERS, render_census
-    from natsctl.cli.server.report import Report, readable_report
+    from natsctl.cli.server.report import ServerReport, readable_report
     from natsctl.client.system.system_account import System
 
     session = servers_of(session, given)
@@ -181,11 +181,11 @@ def ls(
     for one in census if session.archive else ():
         one.rtt_ns = 0
 
-    def make(answers: ServerAnswers) -> Report:
+    def make(answers: ServerAnswers) -> ServerReport:
         rows = sorted_rows(answers, SERVERS, sort, reverse, default="name" if session.archive else "rtt")
         shown = compacted(rows) if compact else rows
         document = [one.name if names else one.raw for one in rows]
-        return Report(document, lambda width: render_census(answers, shown, width, columns, wide), answers)
+        return ServerReport(document, lambda width: render_census(answers, shown, width, columns, wide), answers)
 
     report = readable_report(session.received, census, make)
     if json:

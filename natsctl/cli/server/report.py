@@ -176,7 +176,7 @@ def top(
     return found[: most or None], word
 
 
-class Report(NamedTuple):
+class ServerReport(NamedTuple):
     """Report: a JSON document, its tables, and the answers of the servers."""
 
     document: Any
@@ -200,7 +200,7 @@ class View(NamedTuple):
 def show_report(
     session: Session,
     ask: Callable[[], ServerAnswers],
-    make: Callable[[ServerAnswers], Report],
+    make: Callable[[ServerAnswers], ServerReport],
     view: View,
     expect: int = 0,
 ) -> None:
@@ -209,7 +209,7 @@ def show_report(
     A server with an unusable answer is left out.
     """
 
-    def build() -> Report:
+    def build() -> ServerReport:
         return readable_report(session.received, ask(), make)
 
     json = view.json
@@ -232,10 +232,12 @@ def show_report(
         watch_view(lambda: _together(build()), every_s, rounds=view.rounds)
 
 
-def readable_report(received: Received, answers: ServerAnswers, make: Callable[[ServerAnswers], Report]) -> Report:
+def readable_report(
+    received: Received, answers: ServerAnswers, make: Callable[[ServerAnswers], ServerReport]
+) -> ServerReport:
     """Return the report of all answers, or without the unusable ones."""
 
-    def rest() -> Report:
+    def rest() -> ServerReport:
         return make(readable_answers(received, answers, lambda some: make(some).render(None)))
 
     def render(width: int | None) -> list[RenderableType]:
@@ -266,12 +268,12 @@ def readable_answers(
     return ServerAnswers(found, getattr(answers, "expected", 0))
 
 
-def _print(report: Report) -> None:
+def _print(report: ServerReport) -> None:
     for part in report.render(output.width()):
         output.console().print(part)
 
 
-def _together(report: Report) -> RenderableType:
+def _together(report: ServerReport) -> RenderableType:
     from rich.console import Group
 
     return Group(*report.render(output.width()))
@@ -326,7 +328,7 @@ def request_of(given: Given) -> dict[str, Any]:
     return body
 
 
-def connection_report(answers: ServerAnswers, given: Given, view: View, most: int) -> Report:
+def connection_report(answers: ServerAnswers, given: Given, view: View, most: int) -> ServerReport:
     """Return the report of CONNZ answers; filters that the request does not have are applied here."""
     from natsctl.cli.render.server_reports import CONNECTIONS, REASON, render_connections
     from natsctl.client.system.reports import connections as every_connection
@@ -336,7 +338,7 @@ def connection_report(answers: ServerAnswers, given: Given, view: View, most: in
     ended = given.get("--state", "open") != "open" or bool(reason)
     table = (*CONNECTIONS, REASON) if ended else CONNECTIONS
     shown, by = top(rows, table, view.sort, view.reverse, most, "subs")
-    return Report(
+    return ServerReport(
         shown, lambda width: render_connections(table, shown, rows, by, width, view.columns, view.wide), answers
     )
 
@@ -361,13 +363,13 @@ def accounts(
     session, scope = servers_of(session, given, view.watch), scope_of(given, expect)
     body = {"auth": True, "subscriptions": True, **({"acc": account} if account else {})}
 
-    def make(answers: ServerAnswers) -> Report:
+    def make(answers: ServerAnswers) -> ServerReport:
         rows = account_rows(answers)
         shown, by = top(rows, ACCOUNTS, view.sort, view.reverse, top_rows, "subs")
         title = f"{plural(len(rows), 'Account')} by {by}"
         if account and not shown:
             raise AccountNotFoundError(f"account {account} has no connections")
-        return Report(
+        return ServerReport(
             shown[0] if account else shown,
             lambda width: [render_sheet(title, ACCOUNTS, shown, width, words=view.columns, wide=view.wide)],
             answers,
@@ -424,13 +426,13 @@ class _Asked(NamedTuple):
 def _report_links(session: Session, asked: _Asked, title: str, table: Sequence[Column[Row]], view: View) -> None:
     from natsctl.client.system.system_account import System
 
-    def make(answers: ServerAnswers) -> Report:
+    def make(answers: ServerAnswers) -> ServerReport:
         shown, _ = top(asked.rows_of(answers), table, view.sort, view.reverse, 0, "server")
         totals = {
             "Server": plural(len(answers), "server"),
             "Name": f"{len(shown)} in all",
         }
-        return Report(
+        return ServerReport(
             shown,
             lambda width: [render_sheet(title, table, shown, width, totals, words=view.columns, wide=view.wide)],
             answers,
@@ -490,10 +492,10 @@ def _use(session: Session, title: str, what: str, given: Given, view: View, expe
     session, scope = servers_of(session, given, view.watch), scope_of(given, expect)
     show = _memory if what == "mem" else lambda value: f"{float(value):.0f}%"
 
-    def make(census: ServerAnswers) -> Report:
+    def make(census: ServerAnswers) -> ServerReport:
         rows = sorted(census, key=lambda one: -float(one.data.get(what) or 0), reverse=view.reverse)
         document = {one.name: one.data.get(what) or 0 for one in rows}
-        return Report(document, lambda width: [render_use(title, what, rows, show, width)], census)
+        return ServerReport(document, lambda width: [render_use(title, what, rows, show, width)], census)
 
     show_report(session, lambda: session.run(lambda manager: System(manager).ping(scope)), make, view, expect)
 
@@ -519,13 +521,13 @@ def health(
     session, scope = servers_of(session, given, watch), scope_of(given, expect)
     body = fields_of(HEALTH, given, details=True)
 
-    def make(answers: ServerAnswers) -> Report:
+    def make(answers: ServerAnswers) -> ServerReport:
         answers.sort(key=lambda one: one.name, reverse=reverse)
-        return Report(answers.raw, lambda width: render_health(answers, width), answers)
+        return ServerReport(answers.raw, lambda width: render_health(answers, width), answers)
 
-    last: list[Report] = []
+    last: list[ServerReport] = []
 
-    def kept(answers: ServerAnswers) -> Report:
+    def kept(answers: ServerAnswers) -> ServerReport:
         last[:] = [make(answers)]
         return last[0]
 
@@ -563,14 +565,14 @@ def jetstream(
         body.update(accounts=True, streams=True, consumer=True, config=True)
     account = str(given.get("--account", ""))
 
-    def make(answers: ServerAnswers) -> Report:
+    def make(answers: ServerAnswers) -> ServerReport:
         with_it = [one for one in answers if one.data and not one.data.get("disabled")]
         if account:
             with_it = [of_account(one, account) for one in with_it]
         rows, _ = top(with_it, JETSTREAM, view.sort or "cluster", view.reverse, 0, "cluster")
         if compact:
             rows = compacted(rows)
-        return Report(
+        return ServerReport(
             answers.raw,
             lambda width: render_jetstream(answers, rows, account, leaders, width, view.columns, view.wide),
             answers,

@@ -166,7 +166,7 @@ def _sort_flag(letter: str, word: str) -> Option:
     return Option(f"--{word}", f"-{letter}", help=f"sort by {word}")
 
 
-class Order(NamedTuple):
+class ReportOrder(NamedTuple):
     """Sort columns as flags, at most one at a time: a bundle for commands."""
 
     by_consumers: Annotated[bool, _sort_flag("o", "consumers")] = False
@@ -194,7 +194,7 @@ InAnyCase = Annotated[bool, Option("--all", "-a", help="all streams (the default
 
 def report(
     session: Session,
-    by: Order,
+    by: ReportOrder,
     deep: DeepFlags,
     spark: SparkFlags,
     stream: StreamName = None,

@@ -438,7 +438,7 @@ def load(
         return state.last_seq - before.state.last_seq
 
     export = parquet_export(what, before.config.subjects, omitted)
-    measured = Stored(stored)
+    measured = StoredRows(stored)
 
     def work(opened: SparkSession, options: dict[str, str]) -> Content:
         with file_import.read_once(file_import.read_rows(opened, what), what.format) as rows:
@@ -478,7 +478,7 @@ def _publish_export(session: Session, export: ParquetExport, config: StreamConfi
         export.publish(server_options(session), ids, name, tracker.at)
 
 
-class Stored:
+class StoredRows:
     """Number of stored rows of `total`; unknown before the first one."""
 
     def __init__(self, stored: Callable[[], int]) -> None:
