@@ -84,7 +84,7 @@ class Watch:
         self.callback = callback
 
     def cancel(self) -> None:
-        """End the watch; harmless when it has ended."""
+        """End the watch; no-op if already ended."""
         self._watches.remove(self.subject, self)
 
 
@@ -168,7 +168,7 @@ class Account:
             listener.reoffered(before, self.mapping_sources())
 
     def mapped(self, subject: bytes) -> bytes:
-        """Return where what a client publishes on `subject` goes."""
+        """Return the destination of a client's message on `subject`."""
         return self.mappings.apply(subject) if self.mappings is not None else subject
 
     def mapping_sources(self) -> list[bytes]:
@@ -197,7 +197,7 @@ class Account:
         return sub
 
     def unsubscribe(self, sub: Subscription) -> None:
-        """End a subscription, also for a message that is being delivered; harmless when it has ended."""
+        """End a subscription, also for a message being delivered; no-op if already ended."""
         sub.handler, sub.run, sub.take_all = not_mine, None, None
         guard, sub.guard = sub.guard, None
         if guard is not None:
@@ -235,7 +235,7 @@ class Account:
         self.imports.on_subscribe(sub)
 
     def place(self, sub: Subscription) -> None:
-        """Add a subscription that takes nothing of what the account imports."""
+        """Add a subscription without the account's imports."""
         self.routes.insert(sub.guard or sub)
         if self._watches.index.count:
             self._watches.changed(sub.subject)
@@ -258,7 +258,7 @@ class Account:
     def run_recipient(self, subject: bytes, origin: Session, headed: bool) -> PublishBatchHandler | None:
         """Return the handler for runs of messages that `origin` publishes on `subject`, if it is the only recipient.
 
-        Runs with headers (`headed`) are for handlers alone. Where nobody receives them, it answers that.
+        Runs with headers (`headed`) are only for handlers. If nobody receives them, it answers that.
         """
         if self.mappings is not None and self.mappings.moves(subject):
             return None
@@ -324,9 +324,10 @@ class Account:
         return self._deliver(route, to, subject, reply, header, payload, origin)
 
     def send_all(self, to: bytes, messages: Sequence[Delivery]) -> int:
-        """Deliver messages in order to the recipients of `to`, up to the first that has none; return how many had one.
+        """Deliver messages in order to the recipients of `to`, up to the first without recipients; return the number
+        before it.
 
-        The route is looked up once where it is one client's, which is what JetStream deliveries are made of.
+        The route is looked up once if it is one client's, as in JetStream deliveries.
         """
         clients, queues, handlers = self._exact.get(to) or self.routes.find(to)
         if len(clients) == 1 and not (queues or handlers or clients[0][1].max):
@@ -347,10 +348,10 @@ class Account:
         start, current, shared, size, before = 0, NO_ROUTE, b"", 0, b""
         for index, (subject, _) in enumerate(answers):
             if subject == before:
-                continue  # as parts of a publisher have it whose answers all come to one subject
+                continue  # as in parts of a publisher with one answer subject
             before = subject
             if size and subject[:size] == shared and len(subject) > size and subject.find(b".", size) < 0:
-                continue  # the last token differs alone, which the route of the one before does not depend on
+                continue  # only the last token differs: the route before does not depend on it
             route = exact.get(subject) or routes.find(subject)
             if route is not current:
                 self._answer_run(current, answers[start:index])
@@ -402,7 +403,7 @@ class Account:
             self.publish(subject, b"", b"", payload)  # the one before may have ended a subscription
 
     def unwritten_bytes(self, subject: bytes) -> int:
-        """Return how much the slowest client that takes `subject` has yet to be sent, in bytes."""
+        """Return the pending output of the slowest client subscribed to `subject`, in bytes."""
         sub = _only_client(self._exact.get(subject) or self.routes.find(subject))
         if sub is not None and sub.session is not None:
             return sub.session.pending_bytes

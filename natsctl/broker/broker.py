@@ -1,9 +1,9 @@
-"""Core NATS: the accounts, the sessions, and what the shell must look after.
+"""Core NATS: the accounts, the sessions, and the work for the shell.
 
 Theory of operation. The shell makes a `Session` per connection with `connect`, gives it what arrives (`receive`) and
-calls `closed` when the transport is gone. Whatever has output or wants to be closed is in `dirty`, possibly more
+calls `closed` after the transport has closed. Whatever has output or wants to be closed is in `dirty`, possibly more
 than once; the shell empties that list once per loop turn, takes each session's output and writes it, and closes the
-transport where `close_reason` is set. While a transport is paused the shell leaves the output where it is, so that
+transport if `close_reason` is set. While a transport is paused the shell leaves the output in place, so that
 `pending_bytes` grows and a slow consumer is found; it takes it when the transport resumes.
 """
 
@@ -51,7 +51,7 @@ def _say_nothing(session: Session, text: str) -> None:
 
 
 def _let_wait(session: Session) -> None:
-    """Do nothing for a session whose login is decided (default callback)."""
+    """Do nothing for a session after its login (default callback)."""
 
 
 SESSION_COST: Final = 16
@@ -73,7 +73,7 @@ class ClosedSessions(Sequence["Session"]):
         self._subs = 0
 
     def add(self, session: Session) -> None:
-        """Keep one more, and forget what is too much."""
+        """Keep one more, and drop the oldest above the limit."""
         self._sessions.append(session)
         if session.left_subs:
             self._with_subs.append(session)
@@ -171,7 +171,7 @@ class Broker:
         self.dirty: list[Session] = []
         self.sessions: dict[int, Session] = {}
         self.leafs: dict[int, LeafLink] = {}
-        """Leaf node connections, both those that were dialled and those that were accepted."""
+        """Leaf node connections, dialled and accepted ones."""
         self.closed = ClosedSessions(self.options.max_closed_clients)
         self.slow_consumers = 0
         self.storing: dict[str, Any] | None = None
@@ -180,13 +180,13 @@ class Broker:
         self.gone_in_msgs = self.gone_in_bytes = self.gone_out_msgs = self.gone_out_bytes = 0
         self._set_callbacks()
         self.unfinished: deque[Session] = deque()
-        """Sessions that have put off a part of what they were sent (deferred_work.py), in the order of their turns."""
+        """Sessions with deferred input (deferred_work.py), in the order of their turns."""
         self.long_work: deque[Iterator[None]] = deque()
         """Subscriptions of closed sessions that are still to be removed (deferred_work.py)."""
         self.jobs = OrderedJobs(self.long_work)
-        """Changes of accounts, and what has to wait for them."""
+        """Changes of accounts, and work that has to wait for them."""
         self._event_seq = 0
-        self._last_cid = 3  # nats-server's small ids are taken by its own internal clients
+        self._last_cid = 3  # nats-server uses small ids for its own internal clients
         self.accounts: dict[str, Account] = {}
         self._imports: dict[str, AccountImports] = {}
         self._greeters: list[Callable[[Account], None]] = []
@@ -203,35 +203,35 @@ class Broker:
         self.alarms: list[Callable[[], int]] = []
         """Return when something else is due that should be in time."""
         self.look_ns = NEVER_NS
-        """Time at which the shell will call `tick`, monotonic clock."""
+        """Time of the shell's next call of `tick`, monotonic clock."""
         self.hurry: Callable[[], None] = _do_nothing
         """Called when `look_ns` is earlier than the shell knows."""
         self.account(GLOBAL_ACCOUNT)
         system = self.options.system_account
         self.system_account = self.account(system) if system else Account(self, "", self._make_imports)
-        """Without a name it is none of `accounts`: no client is ever in it."""
+        """Without a name it is not in `accounts`: no client is ever in it."""
 
     def _set_callbacks(self) -> None:
-        """Set what the shell and the services of logins replace by their own."""
+        """Set callbacks that the shell and the services of logins replace."""
         self.event_listener: EventListener = NullListener()
         self.log_info: Callable[[str], None] = _keep_to_itself
-        """Called with what an operator should know of the server's own doings."""
+        """Called with notices about the server for an operator."""
         self.log_warning: Callable[[str], None] = _keep_to_itself
-        """Called with what an operator should know of the services that decide about logins."""
+        """Called with notices about login services for an operator."""
         self.notice: Callable[[Session, str], None] = _say_nothing
-        """Called with what an operator should read of a session: offences and failed logins, never a secret."""
+        """Called with notices about a session for an operator: violations and failed logins, never a secret."""
         self.pending_logins: list[Session] = []
-        """Sessions whose login the shell has to work out: `login.pending.work()`, then `login.decide(…)`.
+        """Sessions with a login that the shell has to compute: `login.pending.work()`, then `login.decide(…)`.
 
         One that comes again while it waits, or waits for a service, sends much: it should not be read from.
         """
         self.callouts: Callouts | None = None
-        """The services that decide about logins, where there may be any."""
+        """The services that decide about logins, if any."""
         self.login_decided: Callable[[Session], None] = _let_wait
         """Called with each session that had to wait for the answer to its login, when that has come."""
 
     def account(self, name: str) -> Account:
-        """Return the account of that name; it is made where it is new."""
+        """Return the account of that name, created if new."""
         account = self.accounts.get(name)
         if account is None:
             account = self.accounts[name] = Account(self, name, self._make_imports)
@@ -252,7 +252,7 @@ class Broker:
     def configuring(
         self, configs: Sequence[AccountConfig], then: Callable[[], None] = _do_nothing
     ) -> Steps[list[Account]]:
-        """Make the accounts as configuration says, all of them; called again at a reload with what it says then.
+        """Create all configured accounts; called again at a reload with the new configuration.
 
         Calls `then` when they change. Returns the accounts that are not named any more and therefore removed: the
         caller closes their sessions.
@@ -326,7 +326,7 @@ class Broker:
             self._changed[account] = None
 
     def on_account_changed(self, follow: Callable[[Account], None]) -> None:
-        """Call `follow` with every account whose configuration has changed, those that are gone included."""
+        """Call `follow` with every changed account, including removed ones."""
         self._followers.append(follow)
 
     def _notify_followers(self) -> None:
@@ -375,8 +375,8 @@ class Broker:
     def reauthorize(self, unchanged: Collection[str], known: Collection[str]) -> Steps[None]:
         """Close the clients that would be refused or be other users now, and hold the others to their permissions now.
 
-        Users whose name is in `unchanged` are as they were: their secrets are not compared again. `known` are all
-        names; a client whose name is not among them is closed without an error, like one whose user is in another
+        Users in `unchanged` are the same as before: their secrets are not compared again. `known` are all
+        names; a client with another name is closed without an error, like one with a user in another
         account now.
         """
         for session in tuple(self.sessions.values()):
@@ -428,7 +428,7 @@ class Broker:
 
     def tick(self) -> int:
         """Run every session's timers; return when the next thing is due that should be in time, monotonic clock."""
-        self.look_ns = 0  # what is set meanwhile is in the answer
+        self.look_ns = 0  # changes meanwhile are in the answer
         alarm_ns = NEVER_NS
         for session in tuple(self.sessions.values()):
             session.tick()
@@ -483,7 +483,7 @@ class Broker:
 
 
 def _close_crowd(account: Account) -> None:
-    """Close the clients that are more than their account may have now: those that came last."""
+    """Close the newest clients above their account's limit."""
     most = account.config.limits.max_connections
     if most != UNLIMITED and most < len(account.sessions):
         clients = [session for session in account.sessions if session.close_reason is None]

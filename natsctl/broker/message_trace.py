@@ -3,10 +3,10 @@
 Theory of operation. A header `Nats-Trace-Dest` names the subject of the report; without it, a sampled `traceparent`
 asks for one on the destination that the account is configured with. Such a publish comes here instead of to its
 account. The route is walked subscriber by subscriber, so that each one leaves an event: the message itself (`in`), the
-account's mapping (`sm`), clients and leaf nodes (`eg`), streams (`js`), and on the way through imports those of streams
-(`se`) and of services (`si`), after which the walk continues in the other account where that is allowed. With
-`Nats-Trace-Only` nothing is delivered; a leaf node gets the message all the same, with the number of its hop, and
-reports by itself.
+account's mapping (`sm`), clients and leaf nodes (`eg`), streams (`js`), and on the way through imports the imports of
+streams (`se`) and of services (`si`); then the walk continues in the other account if that is allowed. With
+`Nats-Trace-Only` nothing is delivered; a leaf node still gets the message, with the number of its hop, and reports by
+itself.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ ONLY_NOT_SUPPORTED: Final = "Not delivered because remote does not support messa
 MAX_EVENTS: Final = 10_000
 """Events of one message; further ones are left out."""
 RESERVED: Final = (b"_GR_.", b"$GR.")
-"""Beginnings of subjects between servers, to which no report goes."""
+"""Prefixes of subjects between servers; no report goes to them."""
 _YES: Final = frozenset({b"1", b"true", b"on"})
 
 Values: TypeAlias = "dict[bytes, list[bytes]]"
@@ -53,7 +53,7 @@ Message: TypeAlias = "tuple[bytes, bytes, bytes, bytes]"
 
 
 def publish_traced(subject: bytes, to: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session) -> int:
-    """Deliver one message of a client, whose subject is mapped to `to`, publish its trace, and count the receivers."""
+    """Deliver one message of a client to the mapped subject `to`, publish its trace, and count the receivers."""
     begun, account = begin_trace(header, origin), origin.account
     if not isinstance(begun, MessageTrace):
         return 1 if begun is None else account.publish(to, reply, begun, payload, origin)
@@ -80,9 +80,9 @@ def report_refusal(origin: Session, subject: bytes, to: bytes, header: bytes, pa
 def begin_trace(
     header: bytes, origin: Session, lets_in: Callable[[bytes], bool] | None = None
 ) -> MessageTrace | bytes | None:
-    """Return the trace of a message, else the header to deliver it with, or None where it is not to be delivered.
+    """Return the trace of a message, else the header to deliver it with, or None to drop it.
 
-    A leaf node gives `lets_in`, which says whether it may publish on a subject here.
+    A leaf node passes `lets_in`: whether it may publish on a subject here.
     """
     account = origin.account
     values = header_values(header)
@@ -182,7 +182,7 @@ class MessageTrace:
         clients, groups, handlers = account.routes.exact.get(to) or account.routes.find(to)
         if queues is not None:
             groups = tuple(members for members in groups if members[0][1].queue in queues)
-        leaving = [sub for sub in handlers if sub.leaves]  # after the groups, which choose what they carry
+        leaving = [sub for sub in handlers if sub.leaves]  # after the groups: these choose the messages to carry
         recipients = sum([self.to_client(sub, message) for _, sub, _ in clients])
         recipients += sum([self.to_handler(sub, message) for sub in handlers if not sub.leaves])
         recipients += sum([self._to_group(members, message) for members in groups])
@@ -252,11 +252,11 @@ class MessageTrace:
         return int(not error)
 
     def _elsewhere(self, account: Account) -> dict[str, str]:
-        """Return the account of a recipient, where it is not the publisher's."""
+        """Return the account of a recipient, if it differs from the publisher's."""
         return {"acc": account.name} if account is not self._account else {}
 
     def through_stream_import(self, proxy: Subscription, sub: Subscription, allowed: bool, message: Message) -> bool:
-        """Deliver to a subscription of another account, for which `proxy` stands here; traced if that is allowed."""
+        """Deliver to another account's subscription, represented by `proxy`; traced if that is allowed."""
         self._note("se", {"acc": sub.account.name, "to": _text(message[0])})
         if self.only and not allowed:
             return True
@@ -284,7 +284,7 @@ class MessageTrace:
         return exporter.publish(subject, reply, header, payload, self.origin)
 
     def through_leaf(self, link: Session, traces: bool, header: bytes) -> bytes | None:
-        """Return the header with which the message goes on to a leaf node; None where it must not.
+        """Return the header for forwarding the message to a leaf node, or None if it must not be forwarded.
 
         `traces` says whether the other side traces messages.
         """
@@ -297,7 +297,7 @@ class MessageTrace:
         return None if refused else headers.replace(header, HOP, hop)
 
     def report(self, header: bytes, payload: bytes) -> None:
-        """Publish what was recorded of the message, compressed as its header asks for."""
+        """Publish the record of the message, compressed as its header requests."""
         shown = {_text(key): [_text(value) for value in self._values[key]] for key in sorted(self._values)}
         event = {
             "server": self.origin.broker.server_info(),

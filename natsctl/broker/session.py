@@ -104,7 +104,7 @@ def subscribe(session: Session, subject: bytes, queue: bytes, sid: bytes) -> Non
 
 
 def place(session: Session, sub: Subscription, account: Account) -> None:
-    """Add a subscription to an account, behind a delivery filter where the permissions need one."""
+    """Add a subscription to an account, with a delivery filter if the permissions need one."""
     sub.account = account
     if session.permit is not None:
         sub.guard = delivery_filter_of(sub, session.permit)
@@ -123,7 +123,7 @@ def unsubscribe(session: Session, sid: bytes, most: int) -> None:
 
 
 def review(session: Session, sub: Subscription) -> None:
-    """End a subscription that may no longer be, or place it anew, after the permissions have changed."""
+    """After a change of permissions, end a subscription that is no longer allowed, or place it again."""
     if session.permit is not None and not session.permit.may_subscribe(sub.subject, sub.queue):
         session.end_subscription(sub)
         withdraw_subscription(session, sub.subject, sub.queue, sub.sid)
@@ -207,7 +207,7 @@ class Session:
         self.deferred: DeferredWork | None = None
         """Work that has arrived and is to be carried out later."""
         self.last_active_ns = self.last_data_ns = broker.clock.monotonic_ns()
-        """Times at which anything was last received, and at which something but protocol chatter went either way."""
+        """Times of the last input, and of the last traffic other than PING and PONG."""
         self._seen_out_msgs = 0
         self.timers = Timers(self)
         self.timers.start()
@@ -288,7 +288,7 @@ class Session:
         self.broker.login_decided(self)
 
     def wait_for_turn(self) -> None:
-        """Queue behind the other sessions that have deferred work."""
+        """Queue after the other sessions with deferred work."""
         self.broker.unfinished.append(self)
 
     # --- output
@@ -331,7 +331,7 @@ class Session:
         self._leave()
 
     def cut_slow_consumer(self) -> None:
-        """Close a client that does not read; what it has not been sent is dropped."""
+        """Close a slow client and drop its pending output."""
         if self.close_reason is None:
             self.take_output()
             self.count_slow_consumer()
@@ -343,7 +343,7 @@ class Session:
         self.account.slow_consumers += 1
 
     def closed(self, reason: CloseReason = CloseReason.CLIENT_CLOSED) -> None:
-        """Forget the session, whose transport is gone; `reason` counts where the broker had none."""
+        """Remove the session after its transport has closed; `reason` counts if the broker had none."""
         broker = self.broker
         if broker.sessions.pop(self.cid, None) is None:
             return
@@ -364,14 +364,14 @@ class Session:
         self.account.sessions.discard(self)
 
     def drop_subscriptions(self) -> None:
-        """End all subscriptions, because the client introduces itself anew or is gone."""
+        """End all subscriptions because the client logs in again or has disconnected."""
         subs, self.subs = self.subs, {}
         self.account.end_subscriptions(subs)
 
     # --- timers
 
     def tick(self) -> None:
-        """Do what is due."""
+        """Handle timers."""
         self.timers.tick()
 
     def hold_timers(self) -> None:
@@ -406,7 +406,7 @@ class Session:
             self._receive_outside(chunk)
 
     def _receive_outside(self, chunk: bytes) -> None:
-        """Carry out what comes before the client is in: line by line, because the answer decides about what follows."""
+        """Carry out input before the login: line by line, because the answer decides about the following lines."""
         login = self.login
         if not self._parser.buffered_bytes and chunk[:1] not in b"Cc":
             login.admit_silent()
@@ -420,7 +420,7 @@ class Session:
         self.unread += len(chunk)
 
     def resume(self, ops: Iterator[Op], chunk: bytes) -> None:
-        """Carry out what has arrived while the client's login was worked out, or what was put off."""
+        """Carry out input that arrived during the client's login, or was deferred."""
         waiting, self.deferred = self.deferred, None
         if self.close_reason is None:
             self.last_active_ns = self.broker.clock.monotonic_ns()
@@ -541,7 +541,7 @@ class Session:
             self._refuse_headers()
             return False
         if self.pedantic and (has_wildcard(subject) or not has_valid_tokens(subject)):
-            self.err("Invalid Publish Subject")  # and delivered all the same, like nats-server
+            self.err("Invalid Publish Subject")  # and delivered anyway, as by nats-server
         to = to if self.permit is not None else subject
         if self._is_forbidden(to):
             refusal = refuse_publish(self, to)
@@ -588,13 +588,13 @@ class Session:
         return self.is_full
 
     def apply_limits(self) -> None:
-        """Apply the server's limits as they are now; the permissions stay, with what they remember."""
+        """Apply the server's present limits; the permissions stay, with their caches."""
         permit = self.permit
         self.apply_permissions(self.login.grant, self.account)
         self.permit = permit
 
     def has_room(self, account: str) -> bool:
-        """Return whether an account may have this connection besides those that it has."""
+        """Return whether an account may have one more connection."""
         of = self.broker.account(account)
         most = of.config.limits.max_connections
         return most == UNLIMITED or self in of.sessions or len(of.sessions) < most

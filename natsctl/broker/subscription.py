@@ -1,8 +1,8 @@
 """Subscriptions, and messages as the bytes that their clients are sent.
 
-A subscriber is a client's subscription, or a handler inside the server. Where a client's permissions ask for a check on
-delivery, a handler (`DeliveryFilter`) stands in the routing table instead of the subscription. Only subscriptions that
-need one have it: those that match more than may be delivered, and all of a session that may answer what it receives.
+A subscriber is a client's subscription, or a handler inside the server. If a client's permissions need a check on
+delivery, a handler (`DeliveryFilter`) is in the routing table instead of the subscription. Only subscriptions that
+need one have it: if they match more than may be delivered, and all of a session that may answer received messages.
 Delivery to all others pays nothing. The delivery of one message to many subscribers is in account.py.
 """
 
@@ -33,7 +33,7 @@ DeliveryBatchHandler: TypeAlias = "Callable[[Sequence[Delivery]], None]"
 
 
 class InterestSource(Protocol):
-    """Owner of one wide handler whose interest is announced subject by subject."""
+    """Owner of one wide handler that announces interest per subject."""
 
     def subjects(self) -> Iterable[bytes]:
         """Return the subjects at this moment."""
@@ -93,11 +93,11 @@ class Subscription:
         self.client: Subscription | None = None
         """The client's subscription that this handler is the guard of."""
         self.guard: Subscription | None = None
-        """The handler that stands in the routing table instead of this one (`DeliveryFilter`)."""
+        """The handler in the routing table instead of this one (`DeliveryFilter`)."""
         self.foreign = False
-        """Whether it serves other accounts, so that it takes nothing of what they export."""
+        """Whether it serves other accounts, so that it must not receive their exports."""
         self.stream = ""
-        """The stream that takes the messages, where it is one."""
+        """The stream that captures the messages, if it is one."""
         self.import_proxies: tuple[ImportProxy, ...] = ()
         """Handlers that take messages for this one in accounts that are imported from; they end with it."""
 
@@ -116,7 +116,7 @@ class Subscription:
         return session.close_reason is not None or session.subs.get(sub.sid) is not sub
 
     def behind(self) -> Subscription:
-        """Return the subscription that messages end up at: the one that this one stands for, or itself."""
+        """Return the final subscription of messages: the one that this represents, or itself."""
         return self.client or self
 
     leaves: ClassVar[bool] = False
@@ -128,7 +128,7 @@ class Subscription:
 
 
 class RoutedSubscription(Subscription):
-    """Handler that needs to know where a message was sent, in addition to the subject that it shows."""
+    """Handler that needs the routed subject in addition to the shown one."""
 
     __slots__ = ()
 
@@ -153,7 +153,7 @@ class RoutedSubscription(Subscription):
 
 
 class DeliveryFilter(Subscription):
-    """Handler in place of one subscription of a client: it checks each message and hands it on."""
+    """Handler that replaces one subscription of a client: it checks and forwards each message."""
 
     __slots__ = ("filters", "permit", "wider")
 
@@ -258,7 +258,7 @@ def send_run(session: Session, sub: Subscription, subject: bytes, run: PublishRu
 
 
 def _send(session: Session, sub: Subscription, messages: Sequence[Any], first: int) -> int:
-    """Queue messages whose members from `first` on are those of a delivery; return how many."""
+    """Queue messages with a delivery's members from `first` on; return their number."""
     pieces = message_frames
     if lib is not None and max(map(_payload_size, messages), default=0) > COPY_LIMIT:
         pieces = _message_frames  # writes large payloads without a copy

@@ -2,7 +2,7 @@
 
 `StreamIndex`, `Segment` and `FilterView` do the same message by message, and leave it to this module for streams where
 that would block the event loop (from `index.BULK` or `view.BULK_MESSAGES` on). The native module works on the columns
-as they lie; `native` puts its functions in the place of their specifications, each of which is one loop in Python.
+as they are; `native` replaces the specifications here (each is one loop in Python) by its functions.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 Positions: TypeAlias = "array[int]"
 """Ascending positions of a segment, of 4 bytes each."""
 Mask: TypeAlias = bytearray
-"""A byte for each subject number: 1 where it is selected."""
+"""A byte for each subject number: 1 if selected."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 _LIVE: Final = re.compile(rb"\0+")
@@ -89,7 +89,7 @@ def above(counts: array[int], limit: int) -> array[int]:
 
 
 def _above(counts: array[int], view: FilterView | None, limit: int) -> tuple[array[int], int]:
-    """Return those subjects of a view, or of all, whose count is above `limit`, and the sum of the counts."""
+    """Return the subjects of a view, or of all, with a count above `limit`, and the sum of the counts."""
     listed = None if view is None or isinstance(view.sids, range) else view.listed
     found, total = _above_in(counts, listed, len(counts) if view is None else len(view.sids), limit)
     return array("I", found), total
@@ -124,7 +124,7 @@ def live_positions(segment: Segment, mask: Mask | None, start: int, stop: int) -
 
 @native("pick", "I")
 def _positions(sids: array[int], dead: bytearray | None, mask: Mask | None, start: int, stop: int) -> Positions:
-    """Return the positions in [start, stop) that are not dead and whose number is in a mask."""
+    """Return the live positions in [start, stop) with a number in a mask."""
     if mask is None:
         live = range(start, stop)
         return array("I", live if dead is None else [p for p in live if not dead[p]])
@@ -134,7 +134,7 @@ def _positions(sids: array[int], dead: bytearray | None, mask: Mask | None, star
 
 
 def positions_on(sids: array[int], view: FilterView, index: StreamIndex, start: int) -> array[int]:
-    """Return the positions from `start` on, live or dead, whose subject matches a view."""
+    """Return the positions from `start` on, live or dead, with a subject in a view."""
     mask = mask_of(view, index)
     if mask is None:
         mask = bytearray([1]) * len(index.table.names)  # without the number of removed subjects
@@ -167,7 +167,7 @@ def places(index: StreamIndex, mask: Mask | None, from_seq: int, below_seq: int)
 
 
 def surplus(index: StreamIndex, segment: Segment, positions: Positions, per_subject: int) -> Positions:
-    """Return those of ascending positions whose messages are older than the newest `per_subject` of their subject.
+    """Return the positions (of ascending ones) with messages older than the newest `per_subject` of their subject.
 
     No live message of these subjects may be older than those at `positions`.
     """
@@ -227,7 +227,7 @@ def remove(index: StreamIndex, segment: Segment, positions: Positions) -> int:
 def _count_out(table: SubjectTable, segment: Segment, positions: Positions, dead: bytearray | None) -> int:
     """Take live messages out of the counts of their subjects and of a segment, and return their accounted size.
 
-    They are marked in `dead` where that is given.
+    They are marked in `dead` if given.
     """
     segment.live -= len(positions)
     size, *found = take_out(
@@ -246,7 +246,7 @@ def take_out(
     count: array[int], last: array[int], dead: bytearray | None, sids: array[int], sizes: array[int],
     positions: Positions, seqs: array[int] | None, base: int,
 ) -> tuple[int, bytes, bytes]:  # fmt: skip
-    """Count messages out; return their size, the subjects without any left, and the others whose newest is gone."""
+    """Subtract messages; return their size, the subjects without any left, and the others that lost their newest."""
     chosen = [*map(sids.__getitem__, positions)]
     newest = dict(zip(chosen, sequences_at(positions, seqs, base), strict=True))
     for sid in chosen:
@@ -271,7 +271,7 @@ def count_down(keys: array[int], counts: array[int], sids: array[int], positions
 
 
 def remove_seqs(index: StreamIndex, removed: array[int]) -> None:
-    """Take those of `removed` that are live out of the index, and count their frames as dead bytes of their files."""
+    """Remove the live messages among `removed` from the index, and count their frames as dead bytes of their files."""
     seqs = array("Q", sorted(set(removed)))
     for segment, end in zip(list(index.segments), [*index.bases[1:], index.last_seq + 1], strict=True):
         mine = seqs[bisect_left(seqs, segment.base) : bisect_left(seqs, end)]
@@ -284,7 +284,7 @@ def remove_seqs(index: StreamIndex, removed: array[int]) -> None:
 
 
 def _positions_of(segment: Segment, seqs: array[int]) -> Positions:
-    """Return the positions of those of ascending sequences that are live in a segment."""
+    """Return the positions of the ascending sequences that are live in a segment."""
     if not len(seqs) or not segment.live:
         return array("I")
     dead, start, stop = segment.dead, segment.position_from(seqs[0]), segment.position_from(seqs[-1] + 1)
@@ -299,7 +299,7 @@ def _positions_of(segment: Segment, seqs: array[int]) -> Positions:
 
 
 def present(index: StreamIndex, seqs: array[int], to_seq: int) -> array[int]:
-    """Return those of ascending `seqs` that are live and not above `to_seq`."""
+    """Return the live sequences of ascending `seqs` up to `to_seq`."""
     kept = array("Q")
     for segment, end in zip(index.segments, [*index.bases[1:], index.last_seq + 1], strict=True):
         mine = seqs[bisect_left(seqs, segment.base) : bisect_left(seqs, min(end, to_seq + 1))]
@@ -381,7 +381,7 @@ def _runs(segment: Segment) -> Iterator[tuple[int, int]]:
 
 
 def _run_end(seqs: array[int], start: int, stop: int) -> int:
-    """Return the last position below `stop` up to which sequences from `start` on follow each other without a gap."""
+    """Return the last position below `stop` of the gapless sequences from `start` on."""
     step, ahead = 1, seqs[start] - start
     if start + 1 == stop or seqs[start + 1] - start - 1 != ahead:
         return start

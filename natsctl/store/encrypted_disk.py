@@ -232,7 +232,7 @@ class LogFile:
         return fd, sealed, LOG_START + offset
 
     def truncate(self, size: int) -> None:
-        """Set the file's length; a file that is emptied gets a valid header if it has none."""
+        """Set the file's length; an emptied file gets a valid header if it lacks one."""
         if not size and not self._log.ranges:
             self._log.begin(self._draw(NONCE_BYTES))
             self._log.write_header(self._file, ())
@@ -367,7 +367,7 @@ class EncryptedDisk:
         ring = self._keyring
         if not ring.converting:
             return
-        self._log_line("Encrypting the store: its files are replaced one after the other")
+        self._log_line("Encrypting the store: its files are replaced one by one")
         done = self._convert_file("WITNESS")
         for parent in ("streams", "refused"):
             for name in self._disk.listdir(parent) if self._disk.exists(parent) else ():

@@ -91,19 +91,19 @@ class Removals:
             self.deletes.append(seq)
 
     def take(self, spots: list[Spot], first_seq: int, synced_seq: int) -> RemovalRecords:
-        """Return everything noted, `spots` standing for the erasures, and begin anew."""
+        """Return everything recorded, with `spots` for the erasures, and start over."""
         taken = RemovalRecords(self.deletes, spots, self.floor_moved, first_seq, synced_seq)
         self.deletes, self.erases, self.floor_moved = array("Q"), [], False
         return taken
 
     def put_back(self, taken: RemovalRecords) -> None:
-        """Note again what a commit had no room for."""
+        """Record again the changes that a commit had no room for."""
         self.deletes = taken.deletes + self.deletes
         self.erases = [spot[0] for spot in taken.spots] + self.erases
         self.floor_moved |= taken.floor
 
     def forget_above(self, seq: int) -> None:
-        """Drop what concerns messages above `seq`, which are gone themselves."""
+        """Drop entries about messages above `seq`, which no longer exist."""
         self.deletes = array("Q", [found for found in self.deletes if found <= seq])
         self.erases = [found for found in self.erases if found <= seq]
 
@@ -113,11 +113,11 @@ _OVER_SIZE, _TIMED = frame.FRAME_OVER_SIZE, frame.TIMED
 
 
 FRAMES_STEP = 2048
-"""Frames that one step copies where they follow each other."""
+"""Consecutive frames that one step copies."""
 
 
 _BESIDE_BYTES = frame.FRAME_OVER_SIZE + array("I").itemsize
-"""Bytes of a frame and its size beside the accounted size."""
+"""Bytes of a frame and its size in addition to the accounted size."""
 
 
 class FrameRun(NamedTuple):
@@ -142,7 +142,7 @@ class FileLog:
         key: str,
     ) -> None:
         self.keeps = True
-        """Whether what is written stays in memory for reads."""
+        """Whether written data stays in memory for reads."""
         self.stream_id = stream_id
         self.identity = identity
         self.folder = f"streams/s{stream_id:06d}"
@@ -410,11 +410,11 @@ class FileLog:
         self._taken_end = file.size
 
     def _image(self, segment: Segment, end: int, covers: int, sealed: bool) -> IndexImage:
-        """Return what the index file of `segment` will say once everything taken so far is on disk."""
+        """Return the content of `segment`'s index file once everything accepted so far is on disk."""
         return image_of(segment, end, covers, self._index.table.names, sealed)
 
     def _plan_erasure(self, plan: CommitPlan, seq: int) -> Spot:
-        """Plan to overwrite message `seq` wherever its bytes are; return what its record says of the first place."""
+        """Plan to overwrite message `seq` wherever its bytes are; return its record's fields about the first place."""
         spot = (seq, 0, 0, 0, 0)
         for segment, position, file in self._compaction.places(self._index, seq):
             length = segment.sizes[position] + frame.FRAME_OVER_SIZE
@@ -426,7 +426,7 @@ class FileLog:
         return spot
 
     def settle(self, commit: FileCommit, durable_seq: int) -> None:
-        """Take in what a commit has done to the segments; `durable_seq` is the newest message before it."""
+        """Apply a commit's changes to the segments; `durable_seq` is the newest message before it."""
         plan = commit.plan
         if commit.records_full:
             self._put_back(plan)
@@ -454,7 +454,7 @@ class FileLog:
             self.synced_mark = (target.head.base, target.head.generation, target.settled)
 
     def _settle_target(self, commit: FileCommit, target: SegmentFile, kept_seq: int) -> None:
-        """Note what the segment that was written to holds now, with messages up to `kept_seq`."""
+        """Record the written segment's content, with messages up to `kept_seq`."""
         plan = commit.plan
         target.floor = max(target.floor, min(plan.floor, kept_seq + 1))
         target.tombs.extend([seq for seq in plan.tombs if seq <= kept_seq] if commit.full else plan.tombs)
@@ -470,7 +470,7 @@ class FileLog:
         """Leave the failed erasures to a later commit, and report them to their callers."""
         erasures = commit.plan.erasures
         for file in {erasure.file for erasure in erasures}:
-            self._cache.drop(file)  # what was read meanwhile, or written by this commit, holds what was erased
+            self._cache.drop(file)  # data read meanwhile, or written by this commit, has the erased bytes
         self._postponed = bool(commit.unerased)
         self._unerased += commit.unerased
         for error in commit.unerased.values():
@@ -519,7 +519,7 @@ class FileLog:
         return tuple(marks)
 
     def marks(self) -> Iterator[SegmentMark]:
-        """Yield every segment: first those that go, as the record that lets them go may not be synced."""
+        """Yield every segment: removed ones first, because the record of their removal may not be synced."""
         for segment in self._compaction.old_segments():
             if segment.body is not None:
                 head = segment.body.head
@@ -538,12 +538,12 @@ class FileLog:
         return file is None or self.synced_mark == (file.head.base, file.head.generation, file.settled)
 
     def write_indexes(self, disk: Disk, tail: bool) -> None:
-        """Write the index files that are missing, with `tail` that of a long last segment too.
+        """Write missing index files, with `tail` also for a long last segment.
 
         Nothing may wait for a commit. A failure of the disk only leaves them out.
         """
         index, long = self._index, self._host.options.tail_index_bytes
-        unerased = {erasure.file for erasure in self._unerased}  # the next start must find what is still to be done
+        unerased = {erasure.file for erasure in self._unerased}  # the next start must find the remaining work
         for at, segment in enumerate(index.segments):
             file, last = segment.body, at == len(index.segments) - 1
             if file is None or not file.created or file in unerased or (last and not (tail and file.size >= long)):
@@ -565,7 +565,7 @@ class FileLog:
         return self._reader.message_at(segment, position)
 
     def release_before(self, seq: int) -> None:
-        """Release what is in memory for reads of the segments in a row before that of message `seq`."""
+        """Release the cached bytes of the consecutive segments before the one of message `seq`."""
         at = bisect_right(self._index.bases, seq) - 2
         while at >= 0 and (file := self._index.segments[at].body) is not None and file.kept:
             self._cache.drop(file)
@@ -606,7 +606,7 @@ class FileLog:
         return FrameRun(seq - 1, sizes, pieces)
 
     def _frame_positions(self, seq: int, to_seq: int, filters: Filters) -> tuple[Sequence[int], Segment | None]:
-        """Return the next places to take frames from and their segment, None where there are none up to `to_seq`."""
+        """Return the next places of frames and their segment, or None if there are none up to `to_seq`."""
         place = self._index.next_place(filters, seq)
         if place is None or place[0].seq_at(place[1]) > to_seq:
             return (), None
@@ -618,11 +618,11 @@ class FileLog:
         return live_run(segment, view, start, stop, STEP), segment
 
     def remaining(self) -> Sequence[Segment]:
-        """Return the segments whose bytes are there, in order."""
+        """Return the segments with existing bytes, in order."""
         return [*self._below_floor, *self._index.segments] if self._below_floor else self._index.segments
 
     def ts_at(self, segment: Segment, position: int) -> int:
-        """Return a message's time, live or not; 0 where it was erased, the newest time for one that is buffered."""
+        """Return a message's time, live or not; 0 if erased, the newest time if buffered."""
         file = segment.body
         if file is not None and segment.offsets[position] < file.settled:
             return self._reader.ts_at(segment, position)

@@ -1,6 +1,6 @@
 """Storage of a stream on disk: its log, its metadata and its journal, made durable by one commit at a time.
 
-A segment whose messages are all gone is unlinked from the front after the record that says so is durable; one that is
+A segment without messages is unlinked from the front after its record is durable; one that is
 mostly dead is rewritten under the next generation, and the old file goes with the commit after that.
 """
 
@@ -165,7 +165,7 @@ class FileStream:
     # -- marks for the high-water file, and files
 
     def high_water_entry(self, whole: bool = False) -> HighWaterEntry:
-        """Return what is known to be synced, with every segment or with those that are new since the last time."""
+        """Return the known synced state, with every segment or only new ones since the last time."""
         journal, marks = self._journal, self.log.take_marks()
         return HighWaterEntry(
             self.stream_id,
@@ -182,7 +182,7 @@ class FileStream:
         )
 
     def last_entry(self, nothing_waits: bool) -> HighWaterEntry:
-        """Return what is known to be synced at a stop: exactly what is there, if nothing failed or waits."""
+        """Return the known synced state at a stop: exactly the content, if nothing failed or waits."""
         entry = self.high_water_entry(whole=True)
         return entry._replace(flags=EXACT) if nothing_waits and self.log.synced_to_the_end else entry
 
@@ -200,7 +200,7 @@ class FileStream:
             self._journal.keep_file(commit.plan.journal)
 
     def close_idle(self) -> None:
-        """Give the descriptors of what is written to back; nothing may be in flight or wait for a sync."""
+        """Close the descriptors of open logs; nothing may be in flight or wait for a sync."""
         self.log.file.close()
         self._journal.close()
 

@@ -27,7 +27,7 @@ FILE_MAGIC = b"natsctl\x00"
 UNMARKED, MARKED = 1, 2
 """Formats of a file's header: without, and with the identity of its stream or store and the file's role."""
 SEGMENT_FILE, JOURNAL_FILE, HIGH_WATER_FILE = 1, 2, 3
-"""Roles: what a file is, so that one is not taken for another that begins with the same numbers."""
+"""Roles of files, so that a file is not mistaken for another one that begins with the same numbers."""
 IDENTITY_BYTES = 12
 NO_IDENTITY = bytes(IDENTITY_BYTES)
 MASK = 0xFFFFFFFF
@@ -91,7 +91,7 @@ class FileHead(NamedTuple):
 
 
 def next_salt(salt: int, generation: int) -> int:
-    """Return the salt of a journal's file of `generation`, which takes the place of one with `salt`."""
+    """Return the salt of a journal's file of `generation`, the successor of one with `salt`."""
     return crc32(b"%d" % generation, salt) or 1
 
 
@@ -222,7 +222,7 @@ class Scan(msgspec.Struct):
     packed: bool = False
     """Whether the file lies compressed."""
     indexed: bool = False
-    """Whether this comes from the segment's index file; then `dead` marks what was removed before it was written."""
+    """Whether this comes from the segment's index file; then `dead` marks messages removed before it was written."""
     dead: bytearray | None = None
     tally: Tally | None = None
 
@@ -334,7 +334,7 @@ def _scan_run(data: bytes, view: memoryview, position: int, max_frame: int, tabl
 
 
 def _resync(data: bytes, view: memoryview, position: int, salt: int, max_frame: int, last_seq: int) -> int:
-    """Return where the next valid frame starts at or after `position`; the file's end when there is none."""
+    """Return the start of the next valid frame at or after `position`, or the file's end."""
     needle = struct.pack("<I", MAGIC)
     while (position := data.find(needle, position)) >= 0:
         if position + HEAD_BYTES <= len(data):
@@ -355,7 +355,7 @@ def _resync(data: bytes, view: memoryview, position: int, salt: int, max_frame: 
 def claimed_durable(data: bytes, base: int) -> int:
     """Return the highest durable_seq that anything looking like a frame of this segment claims, where the salt is lost.
 
-    A frame says no less than what was synced before it; anything else is an old block of another file, or garbage.
+    A frame records at least the synced state before it; anything else is an old block of another file, or garbage.
     """
     needle, position, highest = struct.pack("<I", MAGIC), 0, 0
     while (position := data.find(needle, position)) >= 0 and position + HEAD_BYTES <= len(data):
@@ -367,7 +367,7 @@ def claimed_durable(data: bytes, base: int) -> int:
 
 
 def parse_message(blob: bytes, at: int) -> StoredMessage:
-    """Return the message whose frame starts at `at`; the checksum is not looked at."""
+    """Return the message with the frame at `at`; the checksum is not verified."""
     _, length, _, _, flags, slen, seq, ts_ns, _ = _head_at(blob, at)
     end, start = at + length, at + HEAD_BYTES + slen
     subject = blob[start - slen : start]

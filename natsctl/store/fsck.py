@@ -46,7 +46,7 @@ not be named."""
 
 
 class HighWaterEntry(NamedTuple):
-    """High-water mark of one stream: what was synced; without an identity it comes from an earlier version."""
+    """High-water mark of one stream: its synced state; without an identity it comes from an earlier version."""
 
     stream_id: int
     synced_seq: int = 0

@@ -146,12 +146,12 @@ class MemoryStream:
         return Commit(self._index.last_seq, callbacks)
 
     def settle(self, commit: Commit, durable_seq: int) -> StoreError | None:
-        """Release the segments in front whose messages are all gone."""
+        """Release the empty segments at the front."""
         self._index.drop_leading()
         return None
 
     def keep_files(self, commit: Commit) -> None:
-        """Do nothing: there are none."""
+        """Do nothing: memory streams have none."""
 
     def close_files(self) -> None:
-        """Do nothing: there are none."""
+        """Do nothing: memory streams have none."""

@@ -51,10 +51,10 @@ class StoredFrames(NamedTuple):
 
 
 def file_size(subject_bytes: int, header_bytes: int, payload_bytes: int) -> int:
-    """Return what a message on file storage counts for. Source: nats-server accounting of max_bytes."""
+    """Return the accounted size of a message on file storage. Source: nats-server accounting of max_bytes."""
     return subject_bytes + payload_bytes + 30 + (header_bytes + 4 if header_bytes else 0)
 
 
 def memory_size(subject_bytes: int, header_bytes: int, payload_bytes: int) -> int:
-    """Return what a message on memory storage counts for. Source: nats-server accounting of max_bytes."""
+    """Return the accounted size of a message on memory storage. Source: nats-server accounting of max_bytes."""
     return subject_bytes + header_bytes + payload_bytes + 16

@@ -5,7 +5,7 @@ failed sync marked clean. They are written again at the same offsets and synced 
 syncs the names in every folder again too, for all streams together.
 
 A refused stream is salvaged only at an operator's request: its readable part becomes a stream again, and the rest is
-given up. Every file of the stream is read from end to end, past damage. Messages whose frames validate and that no
+given up. Every file of the stream is read from end to end, past damage. Messages with valid frames that no
 record removes go into a new stream of the same name, with their sequences and times; the journal is taken up to its
 first gap. The old folder is moved aside unchanged, so that the attempt loses nothing. A crash leaves the old folder
 refused, or both: the new stream served, and the old one refused under its folder's name.

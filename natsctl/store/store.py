@@ -1,10 +1,10 @@
 """The store: every stream of one server, in one folder that one process holds.
 
-`open` recovers what is there; `create` and `delete` change `streams` at once and the disk with a commit. Whatever has
-work to commit is in `dirty`: streams, and the store's own high-water file and trash, all with begin_commit / run /
-finish_commit. Syncs that a policy postpones, and the high-water file, are due at `next_deadline_ns`: `run_timers` then
-queues them.
-A stream's folder is named by a number that is never used twice; names are only ever file content.
+`open` recovers the existing streams; `create` and `delete` change `streams` immediately and the disk with a commit.
+Whatever has work to commit is in `dirty`: streams, and the store's own high-water file and trash, all with begin_commit
+/ run / finish_commit. Syncs that a policy postpones, and the high-water file, are due at `next_deadline_ns`:
+`run_timers` then queues them. A stream's folder is named by a number that is never used twice; names are only ever file
+content.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _FOLDER = r"s(\d{6,})"
 
 
 def _has_no_place(check: StreamCheck, marks: HighWaterMarks, entry: HighWaterEntry | None) -> bool:
-    """Return whether a folder is none of a stream of the store: a deleted one's, or one from elsewhere."""
+    """Return whether a folder does not belong to a stream of the store: it is a deleted one's, or from elsewhere."""
     if entry is not None:
         return bool(entry.flags & FOREIGN)
     if check.stream_id in marks.gone:
@@ -94,7 +94,7 @@ class Store:
         self._refused_ids: dict[str, list[int]] = {}
         self._deleting_ids: dict[str, int] = {}
         self._deleting: dict[int, StreamStore] = {}
-        """Deleted streams whose deletion is not committed yet: the high-water file still has their entries."""
+        """Streams with an uncommitted deletion: the high-water file still has their entries."""
         self.identity = frame.NO_IDENTITY
         self._run = 0
         self._unsynced: dict[StreamStore, int] = {}
@@ -171,7 +171,7 @@ class Store:
         return report
 
     def _take_folder(self) -> None:
-        """Lock the folder, read its keys if it is encrypted, and make what is missing."""
+        """Lock the folder, read its keys if it is encrypted, and create missing parts."""
         lock, encrypted = self._disk.lock("LOCK"), self._encrypted
         try:
             if encrypted is not None:
@@ -193,7 +193,7 @@ class Store:
         return self._disk if isinstance(self._disk, EncryptedDisk) else None
 
     def _read_marks(self, report: RecoveryReport) -> HighWaterMarks:
-        """Return the content of the high-water file, as far as it is of the last run, and begin the next run."""
+        """Return the high-water file's content from the last run, and begin the next run."""
         found = read_high_water(self._disk, self.identity)
         run = self._run_in_lock()
         if run > found.run and self._disk.exists("WITNESS"):
@@ -218,7 +218,7 @@ class Store:
             return 0
 
     def _note_run_in_lock(self) -> None:
-        """Write the number of this run into LOCK, by which an older high-water file is recognised; it is not synced."""
+        """Write the number of this run into LOCK, to recognise an older high-water file; it is not synced."""
         assert self._lock is not None
         with suppress(OSError):
             self._lock.pwrite(b"%s %020d\n" % (self.identity.hex().encode(), self._run), 0)
@@ -263,7 +263,7 @@ class Store:
         return checks
 
     def _sync_names(self, checks: Iterable[StreamCheck]) -> None:
-        """Make sure that what was found in the streams' folders is there to stay."""
+        """Make the found content of the streams' folders durable."""
         doubtful = {check.folder: check for check in checks if not (check.damage or check.stopped_cleanly)}
         for folder, error in self._disk.fsync_dirs(list(doubtful)).items():
             doubtful[folder].damage.append(f"{folder} can not be synced: {error}")
@@ -319,7 +319,7 @@ class Store:
         return FileStream(self, self._disk, self._cache, record, index, self._salt)
 
     def _make(self, key: str, meta: bytes, first_seq: int, replaces: int = 0) -> StreamStore:
-        """Make a stream whose folder the first commit creates."""
+        """Create a stream; the first commit creates its folder."""
         index = StreamIndex(max(first_seq, 1))
         identity = self._draw_identity()
         record = MetaRecord(self._next_id, key, meta, replaces, self.identity, identity, self._run)
@@ -417,9 +417,9 @@ class Store:
         return Discard(self._disk, self.dirty, folders, lambda: self._unrefuse(key, ids))
 
     def salvage(self, key: str, meta: bytes | None = None) -> Salvage:
-        """Make what can be read of a stream of `damaged` a stream again, durable when this returns; return what it was.
+        """Make a stream of the readable part of a `damaged` one, durable on return; return the old one's report.
 
-        `meta` stands in for metadata that cannot be read. The old folder is moved aside as it is, below refused/. For
+        `meta` replaces unreadable metadata. The old folder is moved aside unchanged, below refused/. For
         a store that no server runs: commits run in line. Raises StoreDamagedError (nothing to go by), OSError.
         """
         ids = self._refused_ids[key]
@@ -534,7 +534,7 @@ class Store:
         return min(due, default=None)
 
     def run_timers(self) -> None:
-        """Queue what is due (high-water file, postponed syncs, what waits for room) in `dirty`."""
+        """Queue due work (high-water file, postponed syncs, streams waiting for room) in `dirty`."""
         now = self._monotonic_ns()
         due = list(takewhile(lambda stream: self._unsynced[stream] + self._patience_ns <= now, self._unsynced))
         for stream in due:
@@ -550,7 +550,7 @@ class Store:
             self.dirty[self._high_water] = None
 
     def _entries(self, last: bool) -> Iterable[HighWaterEntry]:
-        """Yield the entries of all streams; those of the `last` commit of a run are marked as exact where they are."""
+        """Yield the entries of all streams; in the `last` commit of a run exact ones are marked as such."""
         yield from self._refused.values()
         for stream in (*self._deleting.values(), *self.streams.values()):
             files = stream.backing

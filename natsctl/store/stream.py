@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from natsctl.store.store import Store
 
 BULK_PRESENT = 100_000
-"""Sequences asked for at once from which on they are looked up by whole columns."""
+"""Number of requested sequences from which they are looked up by whole columns."""
 FRONT_STEP = 1024
 """Messages that one step drops from the front of a stream that is not so long: they cost less than others."""
 
@@ -136,11 +136,11 @@ class StreamStore(AppendedView):
             raise ValueError(f"sequence {seq} is not above {self._index.last_seq}")
 
     def compress(self, on: bool) -> None:
-        """Switch compression of what is written from here on; older data stays readable either way."""
+        """Switch compression for later writes; older data stays readable."""
         self.log.compress(on)
 
     def skip_to(self, last_seq: int) -> None:
-        """Raise last_seq over sequences that hold nothing (restore of a stream whose newest messages are deleted)."""
+        """Raise last_seq over empty sequences (restore of a stream with deleted newest messages)."""
         self._check_writable()
         if last_seq > self._index.last_seq:
             self.log.skipping()
@@ -167,7 +167,7 @@ class StreamStore(AppendedView):
         return self.durable_seq < self._index.last_seq and self.fault is None
 
     def get(self, seq: int) -> StoredMessage | None:
-        """Return message `seq`; None when it is gone or not durable. Raises StoreDamagedError."""
+        """Return message `seq`, or None if it was removed or is not durable. Raises StoreDamagedError."""
         place = self._index.locate(seq) if seq <= self.durable_seq else None
         return self.log.message_at(*place) if place else None
 
@@ -176,7 +176,7 @@ class StreamStore(AppendedView):
         return seq <= self.durable_seq and self._index.locate(seq) is not None
 
     def present(self, seqs: Sequence[int]) -> list[int]:
-        """Return those of ascending sequences that `get` would find."""
+        """Return the ascending sequences that `get` would find."""
         return finish(self.finding_present(array("Q", seqs))).tolist()
 
     def finding_present(self, seqs: array[int]) -> Steps[array[int]]:
@@ -211,7 +211,7 @@ class StreamStore(AppendedView):
     ) -> list[StoredMessage]:
         """Return up to `max_msgs` durable matches at or above `from_seq`, in order. Raises StoreDamagedError.
 
-        With `max_bytes` it stops where one more would make their accounted size larger; the first always comes.
+        With `max_bytes` it stops before exceeding that accounted size; the first message always comes.
         """
         if max_msgs == 1:
             message = self.next_match(filters, from_seq)
@@ -244,10 +244,11 @@ class StreamStore(AppendedView):
         return self.log.reading_frames(from_seq, min(to_seq, self.durable_seq), filters, max_bytes)
 
     def remnants(self, from_seq: int, from_ts_ns: int = 0) -> Iterator[StoredMessage]:
-        """Yield what can still be read at or above a sequence and a time, removed or not, in order.
+        """Yield messages that are still readable at or above a sequence and a time, removed or not, in order.
 
-        After a restart all is there that was removed by a commit whose journal records may be missing: bytes go only
-        when those are synced. Erased and damaged messages that were removed are left out. Raises StoreDamagedError.
+        After a restart all messages removed by a commit with possibly missing journal records are readable: bytes go
+        only when those are synced. Erased and damaged messages that were removed are left out. Raises
+        StoreDamagedError.
         """
         for segment in self.log.remaining():
             start, stop = segment.position_from(from_seq), segment.position_from(self.durable_seq + 1)
@@ -351,12 +352,12 @@ class StreamStore(AppendedView):
         self.mark_dirty()
         return seqs
 
-    # -- limits: in steps, each of which yields what it took out
+    # -- limits: in steps; each yields the removed sequences
 
     def drop_oldest(self, max_msgs: int, max_bytes: int) -> array[int]:
         """Take out some of the oldest messages while there are more than a limit allows; return their sequences.
 
-        A limit of 0 or less is none. An empty answer: there is nothing more to take out.
+        A limit of 0 or less means no limit. An empty answer: nothing more has to be removed.
         """
         self._check_writable()
         index = self._index
@@ -369,10 +370,10 @@ class StreamStore(AppendedView):
         return gone
 
     def thin_out(self, per_subject: int, from_seq: int) -> tuple[array[int], int]:
-        """Take out what is more than the newest `per_subject` of a subject among the next messages from `from_seq` on.
+        """Remove messages beyond the newest `per_subject` of their subject among the next messages from `from_seq` on.
 
-        Returns the sequences that went and where to continue, 0 at the end. Oldest first, so that what is left at the
-        end is what a removal of the oldest message of each subject, as often as needed, leaves.
+        Returns the removed sequences and where to continue, 0 at the end. Oldest first, so that the rest at the
+        end is the same as after removing the oldest message of each subject, as often as needed.
         """
         index = self._index
         from_seq = max(from_seq, index.first_seq)
@@ -483,7 +484,7 @@ class StreamStore(AppendedView):
                     self.listener(self.durable_seq)
             for callback in commit.callbacks:
                 callback(outcome)
-        finally:  # a fault in a listener or callback must not leave what was appended meanwhile uncommitted for ever
+        finally:  # a fault in a listener or callback must not leave messages appended meanwhile uncommitted
             if not self._clean:
                 self._host.dirty[self] = None
 
@@ -493,7 +494,7 @@ class StreamStore(AppendedView):
         self.full = commit.found_no_room
         if outcome is not None and not commit.kept:
             self.refused(self.durable_seq, outcome)
-            for callback in self._take_callbacks():  # what was appended meanwhile was taken back, what was removed not
+            for callback in self._take_callbacks():  # messages appended meanwhile were reverted, removals were not
                 waits = isinstance(callback, RecordsCallback)
                 (self._callbacks if waits else commit.callbacks).append(callback)
         if commit.lacks_room:
@@ -555,7 +556,7 @@ class StreamStore(AppendedView):
             raise StorePoisonedError(self.fault)
 
     def _in_order(self, ts_ns: int, seq: int) -> int:
-        """Return the time of message `seq`, which is about to come: the newest message's if its own is lower.
+        """Return the time of the next message `seq`: the newest message's if its own is lower.
 
         An empty stream has no order to keep: there an error of the clock ends with the clock's return.
         """

@@ -3,10 +3,10 @@
 Theory of operation. Where users exist, a session carries out nothing before its user is known: the first line has to be
 CONNECT, unless there is a user for clients without credentials. An answer may take long: the shell works it out in a
 thread or the authenticator in steps (`Pending`), or a service is asked for it (`Delegation`). Until then what arrives
-is kept here, in its order, and carried out when `decide` brings the answer. A later CONNECT authenticates anew and ends
-the subscriptions that were there. After a reload clients that are logged in are authenticated again, and limited as the
-new configuration says; those that a service has let in stay, because what it goes by has not changed. An answer that
-was asked for before a reload and comes after it lets nobody in: the new authenticator is asked."""
+is kept here, in its order, and carried out when `decide` brings the answer. A later CONNECT authenticates again and
+ends the subscriptions that were there. After a reload clients that are logged in are authenticated again, and limited
+as the new configuration says; clients accepted by a service stay, because its input has not changed. An answer that was
+asked for before a reload and comes after it lets nobody in: the new authenticator is asked."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """Imports of an account, its outstanding service responses, and messages on their way through imported services.
 
 Theory of operation. A plan (import_plan.py) says which imports are in effect; an `ImportChange` makes the difference to
-what was in effect before, so that requests and subscriptions that go on are not disturbed. Its proxies are placed in
-steps and handle nothing until `apply`, which takes a moment; those of imports that have ended are removed in steps.
+the state before, so that running requests and subscriptions are not disturbed. Its proxies are placed in
+steps and handle nothing until `apply`, which is short; proxies of ended imports are removed in steps.
 Responses that are pending outlive a change of the imports that asked for them. Services need modules of their own,
-loaded where there are any.
+loaded if there are any.
 
 An import of a stream places nothing in the exporting account until the importing account has a subscription for it.
 Then each subscription gets an `ImportProxy` there, on the part of the exported subjects that it matches, in its own
@@ -12,8 +12,8 @@ queue group, so that members in both accounts are one group. A proxy hands messa
 ends with its subscription. Proxies have none themselves: imports cannot be exported again, as in nats-server.
 
 A service import publishes a request in another account while it is being called, so the messages under way form a
-stack (`ImportChain`). What is published is known by the subject object itself: a handler that asks `of` for its subject
-gets the hop that brought the message, and for what it publishes meanwhile on its own account there is none.
+stack (`ImportChain`). Messages are identified by the subject object: a handler that calls `of` with its subject
+gets the hop that brought the message; messages it publishes meanwhile itself have none.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class ImportProxy(RoutedSubscription):
         return self._line.imports
 
     def behind(self) -> Subscription:
-        """Return the subscription here that it stands for."""
+        """Return the local subscription that it represents."""
         return self._for.behind()
 
     def take_traced(self, trace: MessageTrace, message: tuple[bytes, bytes, bytes, bytes]) -> bool:
@@ -131,7 +131,7 @@ class StreamImports:
         self._index: SubjectIndex[int] = SubjectIndex()
 
     def prepare(self, peers: Mapping[str, AccountImports]) -> Steps[None]:
-        """Route the imports to every subscription of the account; those that come meanwhile are given to `follow`."""
+        """Route the imports to every subscription of the account; new ones meanwhile go to `follow`."""
         for link in self.links:
             self._index.add(link.local.encode(), len(self._lines))
             self._lines.append(StreamLine(self, link, peers[link.account]))
@@ -157,7 +157,7 @@ class StreamImports:
         return len(proxies)
 
     def withdraw(self) -> Steps[None]:
-        """Remove what is routed to the subscriptions of the account; none of it is in effect."""
+        """Remove the routes to the subscriptions of the account; none of them is in effect."""
         for sub in _own_subscriptions(self._account):
             ended = [proxy for proxy in sub.import_proxies if proxy.imports is self]
             if ended:
@@ -227,7 +227,7 @@ class ImportChange:
         return bool(self._services or self._ended)
 
     def clean_up(self) -> Steps[None]:
-        """Remove what has been in effect before."""
+        """Remove the previous imports."""
         for proxy in self._ended.values():
             proxy.account.unsubscribe(proxy)
             yield 1
@@ -235,7 +235,7 @@ class ImportChange:
             yield from self._streams.withdraw()
 
     def abandon(self) -> None:
-        """Remove what was prepared: the change cannot be made."""
+        """Remove the prepared imports: the change cannot be made."""
         end_proxies(self._services.values())
         if self._streams is not None:
             self._imports.coming = None
@@ -248,13 +248,13 @@ class AccountImports:
     __slots__ = ("_responses", "account", "awaited", "coming", "hops", "peers", "proxies", "streams")
 
     def __init__(self, account: Account, peers: Mapping[str, AccountImports], hops: ImportChain) -> None:
-        """`peers` are those of all accounts, by name; `hops` are the messages on their way between them."""
+        """`peers` has all accounts' imports by name; `hops` are the messages on their way between them."""
         self.account = account
         self.peers = peers
         self.hops = hops
         self.streams: StreamImports | None = None
         self.coming: StreamImports | None = None
-        """Those that are being prepared."""
+        """The imports in preparation."""
         self.proxies: dict[ServiceLink, ServiceProxy] = {}
         self._responses: Responses | None = None
         self.awaited = AwaitedReplies(account)
@@ -280,9 +280,9 @@ class AccountImports:
         return tuple(self.proxies)
 
     def listens(self, reply: bytes) -> bool | None:
-        """Return whether the reply that stands behind `reply` has a subscriber in the requester's account.
+        """Return whether the original reply of `reply` has a subscriber in the requester's account.
 
-        None where it is no reply of a request from another account.
+        None if it is not a reply to a request from another account.
         """
         responses = self._responses
         if responses is None or not responses.made(reply):
@@ -375,7 +375,7 @@ class ImportChain:
         self._stack: list[tuple[bytes, ImportHop]] = []
 
     def of(self, subject: bytes) -> ImportHop | None:
-        """Return how the message came whose subject is this very object."""
+        """Return the hop of the message with exactly this subject object."""
         return next((hop for to, hop in reversed(self._stack) if to is subject), None) if self._stack else None
 
     def enter(self, subject: bytes, hop: ImportHop) -> None:

@@ -1,11 +1,11 @@
-"""Mappings of subjects: those of an account, and the two names of an imported subject.
+"""Mappings of subjects: an account's mappings, and the two names of an imported subject.
 
 The exporting account and the importing one may name a subject differently. A local name is written as a pattern
 (`bar.*.*`) or as a destination that says where each token comes from (`bar.$2.$1`, `bar.{{wildcard(2)}}.$1`).
 Source: server/subject_transform.go of nats-server.
 
-Theory of operation of an account's mappings. They are tried in the order they were added and the first whose source
-matches decides. Where there are more than a few, only those are tried that an index finds for the subject; an account
+Theory of operation of an account's mappings. They are tried in the order they were added and the first with a matching
+source decides. If there are more than a few, only the ones that an index finds for the subject are tried; an account
 without mappings pays nothing.
 """
 
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 
 
 class PatternMapping:
-    """A mapping that only moves tokens. Those of a message that look like wildcards are text, as in API subjects."""
+    """A mapping that only moves tokens. Tokens of a message that look like wildcards are text, as in API subjects."""
 
     __slots__ = ("_cut", "_head", "_new", "_pattern", "_plan", "_tail", "src")
 
     def __init__(self, src: str, dest: str) -> None:
-        """Map what matches `src` to `dest`, whose functions are wildcards alone."""
+        """Map subjects that match `src` to `dest` (with wildcards as its only functions)."""
         self.src = src
         self._pattern = src.encode()
         source, target = src.split("."), dest.split(".")
@@ -51,7 +51,7 @@ class PatternMapping:
         self._cut = len(self._head)
 
     def apply(self, subject: bytes) -> bytes | None:
-        """Return where a message on `subject` goes, None where the source does not match."""
+        """Return the destination of a message on `subject`, or None if the source does not match."""
         if self._head:
             if len(subject) == self._cut or not subject.startswith(self._head):
                 return None
@@ -64,7 +64,7 @@ class PatternMapping:
 
 
 def only_moves(destination: str) -> bool:
-    """Return whether the functions of a destination are wildcards alone. Raises TransformError for unknown ones."""
+    """Return whether a destination has only wildcards as functions. Raises TransformError for unknown ones."""
     functions = [parse_function(token) for token in destination.split(".")]
     return all(
         function is None or (function.name == "wildcard" and function.wildcards[0] > 0) for function in functions
@@ -147,7 +147,7 @@ def common(subject: str, local: str) -> tuple[str, bool] | None:
 
 
 def _wildcard(token: str) -> int:
-    """Return which star of the source a token of a destination stands for, 0 for none."""
+    """Return the number of the source's star for a token of a destination, or 0."""
     function = parse_function(token)
     return function.wildcards[0] if function is not None and function.name == "wildcard" else 0
 
@@ -162,7 +162,7 @@ Mapping: TypeAlias = "SubjectMapping | PatternMapping | WeightedMapping"
 
 
 class WeightedMapping:
-    """A source with several destinations, of which each message goes to one; what no weight covers goes nowhere."""
+    """A source with several destinations; each message goes to one. A share without a weight is dropped."""
 
     __slots__ = ("_pattern", "_rng", "_shares", "src")
 
@@ -178,7 +178,7 @@ class WeightedMapping:
             self._shares.append((limit, mapping))
 
     def apply(self, subject: bytes) -> bytes | None:
-        """Return where a message goes, b"" for nowhere."""
+        """Return the destination of a message, b"" to drop it."""
         if not matches(self._pattern, subject):
             return None
         drawn = self._rng.random() * 100
@@ -189,7 +189,7 @@ class WeightedMapping:
 
 
 def compile_mapping(config: SubjectMap, rng: Rng) -> Mapping:
-    """Return a configured mapping; what its weights leave stays where it is, unless the source is a destination too.
+    """Return a configured mapping; the remaining share keeps its subject, unless the source is a destination too.
 
     Raises TransformError with nats-server's text.
     """
@@ -232,10 +232,10 @@ class Mappings:
         self._served: list[Mapping] = []
         self._mappings: list[Mapping] = []
         self._index: SubjectIndex[int] | None = None
-        """The places of the mappings by their sources, where there are more than a few."""
+        """The positions of the mappings by source, if there are more than a few."""
 
     def add(self, mapping: Mapping) -> None:
-        """Add a mapping of the server's own, which is tried last, or replace the one with the same source."""
+        """Add a mapping of the server itself (tried last), or replace the one with the same source."""
         self._served = [*(known for known in self._served if known.src != mapping.src), mapping]
         finish(self._arranging())
 
@@ -253,7 +253,7 @@ class Mappings:
         return mappings
 
     def keep(self, before: Mappings | None) -> None:
-        """Serve what the mappings in effect serve: that may have changed while these were compiled."""
+        """Adopt subjects of the mappings in effect that changed while these were compiled."""
         if before is not None and before._served is not self._served:
             self._served = before._served
             finish(self._arranging())
@@ -275,11 +275,11 @@ class Mappings:
         return [self._mappings[place] for place in sorted(self._index.matching(subject))]
 
     def sources(self) -> list[bytes]:
-        """Return the patterns of what is mapped."""
+        """Return the patterns of mapped subjects."""
         return [mapping.src.encode() for mapping in self._mappings]
 
     def apply(self, subject: bytes) -> bytes:
-        """Return where a message on `subject` goes."""
+        """Return the destination of a message on `subject`."""
         for mapping in self._candidates(subject):
             mapped = mapping.apply(subject)
             if mapped is not None:

@@ -2,12 +2,12 @@
 
 Theory of operation. An import is a handler subscription in the importing account. A request that it receives is
 published in the exporting account, with the requester in its header and with a reply of the form
-`_R_.<account>.<request>`; it counts as delivered where a subscriber receives it there, so that a requester without a
-responder learns so at once. A request that comes through a service for the second time has gone in a circle and ends.
+`_R_.<account>.<request>`; it counts as delivered if a subscriber receives it there, so that a requester without a
+responder is notified immediately. A request that passes a service for the second time is a loop and ends.
 
 One handler for the exporting account's prefix receives all responses, looks up the requester, and publishes them in
 the requester's account on its own reply. A pending request is dropped after the response (for services of one
-response), after an empty message (for those of many), when the reply has no subscriber any more, when a response
+response), after an empty message (for streamed responses), when the reply has no subscriber any more, when a response
 reached no subscriber, and when the export's threshold has passed without one. Clients may not publish with such a
 reply, so that no client can make a service answer for another.
 """
@@ -156,7 +156,7 @@ _DIGITS: Final = 6
 
 
 class Waiting:
-    """One request whose response is awaited."""
+    """One request that awaits its response."""
 
     __slots__ = ("export", "reply", "requester", "sample", "service", "since_ns", "subject")
 
@@ -176,7 +176,7 @@ class Waiting:
         self.export = export
         self.since_ns = since_ns
         self.sample: Sample | None = None
-        """Latency sample where it is measured, until it is published."""
+        """Latency sample if measured, until it is published."""
 
 
 class ResponseRecipient(RoutedSubscription):
@@ -286,7 +286,7 @@ class Responses:
             )
 
     def give_up(self, waiting: Waiting, why: tuple[int, str]) -> None:
-        """Wait no more; harmless when that has ended."""
+        """Stop waiting; no-op if already ended."""
         if self._by_subject.pop(waiting.subject, None) is None:
             return
         waiting.requester.awaited.discard(waiting)
@@ -299,7 +299,7 @@ class Responses:
         self.give_up(waiting, INTEREST_LOST)
 
     def tick(self) -> None:
-        """Give up what has waited for too long; like nats-server, within two thresholds."""
+        """Give up requests that have waited too long; like nats-server, within two thresholds."""
         now_ns = self._account.broker.clock.monotonic_ns()
         if not self._look_ns or now_ns < self._look_ns:
             return
