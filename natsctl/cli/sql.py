@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from natsctl.api.errors import ExitCode, NatsctlError, UsageError
 from natsctl.api.model import Model
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from natsctl.spark.sql_queries import Queries, Result
-    from natsctl.spark.sql_tables import Catalogue
 
 
 Rows = list[dict[str, Any]]
@@ -61,23 +60,6 @@ class NoStreamBackupError(NatsctlError):
     """None of the backups is one of a stream."""
 
     exit_code = ExitCode.NOT_FOUND
-
-
-class Tables(Protocol):
-    """The tables of a server or of backups, and the options of the data source."""
-
-    on_server: bool
-    """Whether a server has the tables."""
-
-    @property
-    def catalogue(self) -> Catalogue:
-        """The tables by name."""
-
-    def options(self, base: Mapping[str, str], stream: str) -> dict[str, str]:
-        """Return the options of the data source that read a stream, given those of the server."""
-
-    def state(self, stream: str) -> dict[str, Any]:
-        """Return the number of messages of a stream and its first and last sequence, as in STREAM.INFO."""
 
 
 class ServerTables:
@@ -124,6 +106,9 @@ class BackupTables:
 
         with open_backup(self._paths[stream]) as opened:
             return dict(opened.state)
+
+
+Tables = ServerTables | BackupTables
 
 
 def backups_by_stream(path: Path) -> dict[str, Path]:

@@ -112,7 +112,6 @@ class Target:
 
     @property
     def is_gzip(self) -> bool:
-        """Return whether the output is compressed by gzip."""
         return is_gzip(self.path)
 
     @property

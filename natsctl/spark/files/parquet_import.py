@@ -198,7 +198,6 @@ class _Scan:
         self._add_headers(batch.column("headers"))
 
     def add_payloads(self, values: pa.BinaryArray) -> None:
-        """Add payloads."""
         import pyarrow.compute as pc
 
         sizes = pc.binary_length(values)
@@ -230,7 +229,6 @@ class _Scan:
         self._distinct.update(own.values())
 
     def export(self) -> ParquetExport:
-        """Return the result."""
         from natsctl.spark.files.file_import import Content
 
         subjects = self._subjects if self._rows else ()
@@ -271,7 +269,6 @@ def _own_ids(headers: pa.ListArray) -> dict[int, bytes]:
 
 
 def _kept(headers: pa.ListArray, omitted: Sequence[ServerHeader]) -> pa.ListArray:
-    """Return the headers without those in `omitted`."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -81,12 +81,10 @@ class Statement:
 
     @property
     def first_line(self) -> int:
-        """The line of its first word."""
         return self.line + self.text[: len(self.text) - len(self.text.lstrip())].count("\n")
 
 
 def statements(sql: str) -> list[Statement]:
-    """Return the statements of a file."""
     found = []
     words: list[Token] = []
     begin = 0
@@ -228,7 +226,6 @@ class _Registry(SparkConnectGraphElementRegistry):
         """Each flow and its target."""
 
     def register_output(self, output: Output) -> None:
-        """Record a table, which may be requested again."""
         if isinstance(output, Table):
             self.tables.add(short_name(output.name))
         if isinstance(output, StreamingTable):
@@ -261,7 +258,6 @@ class Graph:
 
     @property
     def tables(self) -> set[str]:
-        """The names of tables."""
         return self._registry.tables | {made.name for _, made in self._statements.values() if made.is_table}
 
     def fillings(self) -> list[Filling]:

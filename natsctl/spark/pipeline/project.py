@@ -237,7 +237,6 @@ class _Reader:
         return tuple(sinks)
 
     def _options(self, keys: Keys, said: Any) -> dict[str, str]:
-        """Return options as the texts that Spark takes."""
         if said is None:
             return {}
         if not isinstance(said, dict):
@@ -320,7 +319,6 @@ class Project:
 
     @property
     def state_folder(self) -> Path:
-        """The folder of a run's record and log."""
         return self.folder / ".natsctl"
 
     @property
@@ -567,5 +565,4 @@ def write_project(folder: Path, stream: str, *, dry: bool = False) -> list[Path]
 
 
 def _yaml(text: str) -> str:
-    """Return a text as YAML reads it."""
     return text if _PLAIN.fullmatch(text) else json.dumps(text, ensure_ascii=False)

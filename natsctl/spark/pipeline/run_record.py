@@ -70,7 +70,6 @@ class Recorder:
         self.save()
 
     def flow(self, name: str, state: str, error: str = "") -> None:
-        """Record the state of a flow."""
         self.record.flows[name] = FlowRecord(state, time.time_ns(), error)
         self.save()
 
@@ -82,12 +81,10 @@ class Recorder:
         self.save()
 
     def state(self, state: str, error: str = "") -> None:
-        """Record the state of the run."""
         self.record.state, self.record.error = state, error
         self.save()
 
     def updated(self, error: str = "") -> None:
-        """Record the end of an update."""
         self.record.updates += 1
         if error:
             self.record.failed_updates += 1
@@ -96,18 +93,15 @@ class Recorder:
         self.state("failed" if error else "waiting", error)
 
     def save(self) -> None:
-        """Write the record to its file."""
         with atomic_write(self._path) as file:
             file.write(json.dumps(asdict(self.record)).encode())
 
 
 def record_path(project: Project) -> Path:
-    """Return the path of a project's record."""
     return project.state_folder / "run.json"
 
 
 def log_path(project: Project) -> Path:
-    """Return the path of a detached run's events."""
     return project.state_folder / "run.log"
 
 
@@ -122,7 +116,6 @@ def read_record(project: Project) -> RunRecord | None:
 
 
 def is_running(project: Project) -> bool:
-    """Return whether a process holds the project's lock."""
     try:
         with (project.state_folder / "lock").open("rb") as file:
             return not _locked(file)

@@ -149,7 +149,6 @@ def _clear_away(warehouse: Path, known: set[str]) -> None:
 
 
 def _is_hidden(path: Path) -> bool:
-    """Return whether Spark ignores the file."""
     return path.name.startswith((".", "_"))
 
 

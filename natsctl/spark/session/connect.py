@@ -81,12 +81,10 @@ class BackgroundServer:
 
     @property
     def url(self) -> str:
-        """The URL for clients, with the token in it."""
         return f"sc://localhost:{self.port}/;token={self.token}"
 
     @property
     def runs(self) -> bool:
-        """Return whether its process is there."""
         return bool(self.began) and beginning_of(self.pid) == self.began
 
 
@@ -101,7 +99,6 @@ def use_file() -> Path:
 
 
 def log_file() -> Path:
-    """Return the path of the server's log."""
     return cache_folder() / "server.log"
 
 
@@ -318,7 +315,6 @@ def start_server(options: SparkOptions, idle_stop_s: float = 0.0) -> BackgroundS
 
 @contextlib.contextmanager
 def _alone() -> Iterator[None]:
-    """Wait until no other process starts a server."""
     with state_file().with_name("server.lock").open("ab") as lock:
         if fcntl is not None:
             fcntl.flock(lock, fcntl.LOCK_EX)

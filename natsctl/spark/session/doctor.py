@@ -118,7 +118,6 @@ def archive_of(options: SparkOptions) -> Path:
 
 
 def timed_start(options: SparkOptions, launch: Launch) -> float:
-    """Return the seconds from nothing to the first answer."""
     begin_s = time.monotonic()
     with own_session(options, launch) as session:
         session.sql(FIRST_QUERY).collect()
@@ -183,7 +182,6 @@ def _python() -> Finding:
 
 
 def _package(name: str, least: tuple[int, ...], *, needed: bool) -> Finding:
-    """Check that a package is installed, and new enough."""
     install = install_command(SPARK_PACKAGES if needed else PIPELINES_PACKAGES)
     state = State.WRONG if needed else State.WARNING
     wanted = ".".join(str(number) for number in least)
@@ -218,7 +216,6 @@ def _java(asked: str, environment: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def _spark(options: SparkOptions, environment: Mapping[str, str]) -> Iterator[Finding]:
-    """Check Spark itself, and the caches for its start."""
     try:
         spark = installed_spark(environment)
     except ExtraMissingError as failure:

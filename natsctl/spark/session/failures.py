@@ -22,7 +22,6 @@ _LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
 
 def quieten() -> None:
-    """Keep PySpark from logging each failure on stderr."""
     from pyspark.logger import PySparkLogger
 
     for name in _LOGGERS:

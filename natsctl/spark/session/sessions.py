@@ -28,7 +28,6 @@ class Tasks(NamedTuple):
 
 
 def is_remote(session: SparkSession) -> bool:
-    """Return whether a Spark Connect server runs the session."""
     return type(session).__module__.startswith("pyspark.sql.connect")
 
 
@@ -94,7 +93,6 @@ class _ReportedJobs:
         self._queries: dict[str, Tasks] = {}
 
     def hear(self, stages: Any, inflight_tasks: int, operation_id: str | None, done: bool) -> None:
-        """Record the progress of a query's stages."""
         seen = _sum(Tasks(stage.num_completed_tasks, stage.num_tasks) for stage in stages or ())
         with self._lock:
             self._queries[operation_id or ""] = seen
@@ -152,7 +150,6 @@ def settings_applied(session: SparkSession, settings: Mapping[str, str]) -> Iter
 
 
 def _active_session() -> SparkSession | None:
-    """Return the session that runs in this process already."""
     if "pyspark.sql.session" not in sys.modules:
         return None
     from pyspark.sql import SparkSession

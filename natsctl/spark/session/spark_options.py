@@ -175,7 +175,6 @@ def process_environment(options: SparkOptions, home: Path, environment: Mapping[
 
 
 def python_program(options: SparkOptions, environment: Mapping[str, str]) -> str:
-    """Return the Python program that tasks run."""
     if options.is_local:
         return sys.executable
     return options.settings.get("spark.pyspark.python") or environment.get("PYSPARK_PYTHON") or "python3"

@@ -88,7 +88,6 @@ class VirtualMachine:
     secret: str
 
     def logged(self) -> str:
-        """Return the end of its output."""
         return read_log(self.log)
 
 
@@ -257,7 +256,6 @@ def being_made(archive: Path) -> Iterator[Path]:
 
 
 def no_archive(why: str = "", log: str = "") -> SparkStartError:
-    """Return the failure to make an archive."""
     return SparkStartError(f"Java made no archive of classes {why}".strip(), log)
 
 

@@ -139,7 +139,6 @@ class JetStreamAckedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return encode(self._durable, end)
 
     def _pulled(self, limit: ReadLimit) -> list[Delivery]:
-        """Return the messages of the next batch, each once."""
         about = self._seen()
         limited = not isinstance(limit, ReadAllAvailable)
         most = (self._admission.most if limited else None) or MAX_MESSAGES
@@ -158,7 +157,6 @@ class JetStreamAckedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return list(found.values())
 
     def _after(self, stood: Taken, deliveries: Sequence[Delivery]) -> Taken:
-        """Return where the query stands behind a batch."""
         created = self._seen().created
         prefixes = {ack_prefix(each.reply) for each in deliveries}
         held = runs(sorted(each.seq for each in deliveries))
@@ -197,7 +195,6 @@ class JetStreamAckedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._asking(lambda api: publish_all(api.link, replies, NAK))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Return the rows of a part."""
         if isinstance(partition, HeldPart):
             for sid, frames in partition.pulls:
                 for rows in self._rows(sid, frames):
@@ -254,7 +251,6 @@ class JetStreamAckedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def encode(durable: Durable, taken: Taken) -> dict[str, Any]:
-    """Return an offset as JSON has it."""
     said: dict[str, Any] = {"consumer": durable.name, "taken": taken.messages, "again": taken.again}
     if taken.held:
         said |= {"created": taken.created, "acks": taken.prefix, "held": [list(run) for run in taken.held]}

@@ -31,6 +31,7 @@ from pyarrow import csv
 from natsctl.spark.source.acks import AckParser, Place
 from natsctl.spark.source.arrays import int_array
 from natsctl.spark.source.errors import JetStreamSourceError
+from natsctl.spark.source.fetch_task import rising
 from natsctl.spark.source.handshake import ServerSettings
 from natsctl.spark.source.link import Link
 from natsctl.spark.source.message_parts import CountedPart, NumberedPart
@@ -57,14 +58,13 @@ def parse_lines(lines: bytes) -> pa.Int64Array:
         convert_options=csv.ConvertOptions(column_types={"seq": pa.int64()}),
     )
     found = table.column(0).combine_chunks()
-    if not _all_above(found):
+    if not rising(found):
         found = found.sort()
         found = found.filter(pc.invert(_repeats(found)))
     return found
 
 
 def pack(seqs: pa.Int64Array) -> Packed:
-    """Pack a sorted column without repeats."""
     packed: Packed = {}
     while len(seqs):
         window = seqs[0].as_py() // WINDOW
@@ -75,7 +75,6 @@ def pack(seqs: pa.Int64Array) -> Packed:
 
 
 def unpack(window: int, data: bytes) -> pa.Int64Array:
-    """Return the sequences of one window."""
     raw = zlib.decompress(data)
     kind = pa.type_for_alias(_WIDTHS[raw[0]])
     count = (len(raw) - 1) // kind.byte_width
@@ -111,11 +110,6 @@ def _size_below(seqs: pa.Int64Array, end: int) -> int:
     if seqs[-1].as_py() < end:
         return len(seqs)
     return int(pc.sum(pc.less(seqs[:WINDOW], int_array([end])[0])).as_py())
-
-
-def _all_above(seqs: pa.Int64Array) -> bool:
-    """Return whether each is above the one before it."""
-    return len(seqs) < 2 or bool(pc.all(pc.greater(seqs[1:], seqs[:-1])).as_py())
 
 
 def _repeats(ordered: pa.Int64Array) -> pa.BooleanArray:
@@ -155,12 +149,10 @@ class Suspects:
         self._asked = 0
 
     def close(self) -> None:
-        """End the connection of look-ups, if there is one."""
         if self._link is not None:
             self._link.close()
 
     def add(self, messages: Messages, places: Mapping[int, Place]) -> None:
-        """Keep rows by their numbers in `messages`."""
         for row, place in places.items():
             if self.room <= 0:
                 return
@@ -183,7 +175,6 @@ class Suspects:
         self.add(messages, {row: place for row, place in places.items() if place.seq in seqs})
 
     def _places(self, messages: Messages) -> dict[int, Place]:
-        """Return the places of the messages, by their rows."""
         link = self._link = self._link or Link.open(self._settings)
         inbox = link.new_inbox()
         subscription = link.subscribe(f"{inbox}.*")

@@ -87,7 +87,6 @@ class Answers:
     stream: str = ""
 
     def acknowledge(self, number: bytes, place: Place, *, duplicate: bool) -> None:
-        """Note one acknowledgement."""
         if number.startswith(COUNTED):
             self.count(number, 1, place.seq + b"\n", duplicate=duplicate)
         else:
@@ -95,7 +94,6 @@ class Answers:
             self.places.setdefault(number, place)
 
     def count(self, number: bytes, times: int, seqs: bytes, *, duplicate: bool = False) -> None:
-        """Note acknowledgements of a part."""
         (self.counted_duplicates if duplicate else self.counted)[number] += times
         (self.counted_duplicate_seqs if duplicate else self.counted_seqs).setdefault(number, []).append(seqs)
 
@@ -134,7 +132,6 @@ class AckParser:
         self._rest = b""
 
     def feed(self, data: bytes) -> Answers:
-        """Return the answers that are complete now."""
         answers = Answers(counted_stream=self._stream)
         buffer = self._rest + data if self._rest else data
         left = buffer

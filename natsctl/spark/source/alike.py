@@ -150,11 +150,9 @@ class _Rest:
         self._expected = f"Nats-Expected-Stream: {job.stream}\r\n".encode() if job.stream else b""
 
     def close(self) -> None:
-        """End the connection."""
         self._link.close()
 
     def publish(self, stream: str, seqs: list[int]) -> None:
-        """Publish the additional rows represented by these sequences."""
         wanted = Counter(seqs)
         here = [seq for seq in wanted if (stream, seq) in self._reported]
         self._send([self._reported[stream, seq] for seq in here for _ in range(wanted[seq])])
@@ -180,7 +178,6 @@ class _Rest:
         )
 
     def _publish_read(self, stream: str, wanted: dict[int, int]) -> None:
-        """Publish rows with contents read from the stream."""
         name = stream.partition(" ")[0]
         shape = RowShape(tuple(_COLUMNS.names), arrow_schema(_COLUMNS))
         left = set(wanted)
@@ -237,7 +234,6 @@ class _Known:
         """The messages that do not represent a row yet, for each looked-up content."""
 
     def look_up(self, digests: list[bytes]) -> list[int]:
-        """Return the number of messages of each content."""
         places = pc.index_in(binary_array(digests), value_set=self._digests).to_pylist()
         for digest, place in zip(digests, places, strict=True):
             self._left[digest] = 0 if place is None else self._free[place].as_py()
@@ -273,7 +269,6 @@ def _gone(stream: str, seq: int, number: int) -> str:
 
 
 def _only(column: pa.ChunkedArray) -> pa.Array:
-    """Return a column in one piece."""
     if not column.num_chunks:
         return pa.array([], column.type)
     return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)

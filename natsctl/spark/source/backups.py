@@ -69,14 +69,11 @@ def backups_at(text: str) -> list[StreamBackup]:
         raise BackupError(f"there is no backup {path} on this machine")
     if path.is_file() or (path / _META).is_file():
         return [_description(path)]
-    inside = [each for each in sorted(path.iterdir()) if not each.name.startswith(".") and _may_be_backup(each)]
+    entries = [each for each in sorted(path.iterdir()) if not each.name.startswith(".")]
+    inside = [each for each in entries if (each / _META).is_file() or each.name.lower().endswith(_FILE_ENDINGS)]
     if not inside:
         raise BackupError(f"{path} is no backup: neither {_META} is in it, nor folders or tar files of backups")
     return [_description(each) for each in inside]
-
-
-def _may_be_backup(path: Path) -> bool:
-    return (path / _META).is_file() or (path.is_file() and path.name.lower().endswith(_FILE_ENDINGS))
 
 
 def _description(path: Path) -> StreamBackup:
@@ -172,7 +169,12 @@ class BackupReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """Return the parts of all streams to read, none if the filters exclude everything."""
         found = backups_at(self._path)
-        chosen = [each for each in found if self._streams is None or _fits(each.stream, self._streams)]
+        chosen = [
+            each
+            for each in found
+            if self._streams is None
+            or any(fnmatchcase(each.stream, name) or each.stream == name for name in self._streams)
+        ]
         if not chosen:
             there = ", ".join(sorted(each.stream for each in found))
             raise StreamNotFoundError(
@@ -235,10 +237,6 @@ def _stream_patterns(options: Options) -> tuple[str, ...] | None:
     if options.given("streamPattern"):
         return (str(options["streamPattern"]),)
     return tuple(options.path.split(",")) if options.path else options["stream"]
-
-
-def _fits(stream: str, patterns: Iterable[str]) -> bool:
-    return any(stream == each or fnmatchcase(stream, each) for each in patterns)
 
 
 def _offset_of(offsets: str | dict[str, int] | None, stream: str, default: int) -> int:

@@ -96,11 +96,9 @@ class SubjectTableReader(DataSourceReader):
         self._shape = arrow_schema(schema)
 
     def partitions(self) -> list[InputPartition]:
-        """Return one part."""
         return [InputPartition(0)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield one batch for each stream."""
         asking = Asking(self._settings)
         try:
             for stream in self._streams:

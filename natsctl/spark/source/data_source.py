@@ -50,7 +50,6 @@ class JetStreamDataSource(DataSource):
         return default_schema(options, metadata=options["includeMetadata"])
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return the reader of a batch."""
         options = Options(self.options, BATCH_READ)
         check_batch(options)
         if options["backup"]:
@@ -65,7 +64,6 @@ class JetStreamDataSource(DataSource):
         return kind(settings, reading, _shape(schema, options))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """Return the reader of a stream."""
         options = Options(self.options, STREAM_READ)
         reading = reading_of(options)
         if is_subject_table(reading):
@@ -82,11 +80,9 @@ class JetStreamDataSource(DataSource):
         return JetStreamStreamReader(settings, reading, shape, admission, follower)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """Return the writer of a batch."""
         return JetStreamBatchWriter(self.options, schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        """Return the writer of a stream."""
         _needs(ARROW_STREAM_WRITES_SINCE, "writeStream", "; foreachBatch with a batch write does the same")
         return JetStreamStreamWriter(self.options, schema, overwrite)
 

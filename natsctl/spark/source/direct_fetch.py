@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any, Final
 
@@ -43,17 +43,12 @@ def split_answers(data: bytes, sid: bytes, stream: str) -> tuple[list[Message], 
     at = 0
     for end, frame in read_frames(data):
         at = end
-        if isinstance(frame, Message) and _is_message(frame, sid):
+        if isinstance(frame, Message) and frame.sid == sid and not status_of(frame.headers):
             check_origin(stream.encode(), frame.headers)
             messages.append(frame)
         else:
             others.append(frame)
     return messages, others, data[at:]
-
-
-def _is_message(what: Message | bytes, sid: bytes) -> bool:
-    """Return whether it is a stored message; a status has no sequence."""
-    return isinstance(what, Message) and what.sid == sid and not status_of(what.headers)
 
 
 def direct_rows(messages: list[Message]) -> Rows:
@@ -77,18 +72,6 @@ def _own(headers: bytes) -> bytes:
 EVERYTHING = ">"
 
 
-class ReadSubjects:
-    """Filters of a read; a server is asked for `pattern`, which covers them."""
-
-    def __init__(self, filters: Sequence[str]) -> None:
-        self.pattern = filters[0] if len(filters) == 1 else EVERYTHING
-        self._wanted = subject_pattern(filters or (EVERYTHING,))
-
-    def has(self, subject: bytes) -> bool:
-        """Return whether a subject fits one of the filters."""
-        return self._wanted.fullmatch(subject) is not None
-
-
 MAX_BYTES: Final = 4 << 20
 """Most bytes of one request: its answer occupies the server's connection until it ends."""
 END_OF_BATCH: Final = 204
@@ -102,7 +85,9 @@ class DirectReader:
     def __init__(self, task: Task) -> None:
         self._task = task
         self._inbox = task.link.new_inbox()
-        self._subjects = ReadSubjects(task.todo.filters)
+        filters = task.todo.filters or (EVERYTHING,)
+        self._pattern = filters[0] if len(filters) == 1 else EVERYTHING
+        self._fits = subject_pattern(filters).fullmatch
         self._rest = b""
         self._open = False
         """Whether the answer to the last request has not ended."""
@@ -141,7 +126,7 @@ class DirectReader:
         messages, others, self._rest = split_answers(data, sid, task.stream)
         if messages:
             last = int(header_of(messages[-1].headers, b"Nats-Sequence"))
-            if chosen := [each for each in messages if self._subjects.has(header_of(each.headers, b"Nats-Subject"))]:
+            if chosen := [each for each in messages if self._fits(header_of(each.headers, b"Nats-Subject"))]:
                 yield from task.handed_out(direct_rows(chosen))
             task.at = max(task.at, last + 1)
         for what in others:
@@ -149,7 +134,7 @@ class DirectReader:
 
     def _ask(self) -> None:
         task = self._task
-        wanted = {"seq": task.at, "next_by_subj": self._subjects.pattern, "batch": min(task.left, task.limits.messages)}
+        wanted = {"seq": task.at, "next_by_subj": self._pattern, "batch": min(task.left, task.limits.messages)}
         body = json.dumps({**wanted, "max_bytes": min(task.limits.bytes, MAX_BYTES)})
         subject = task.api.subject(f"DIRECT.GET.{task.stream}")
         task.link.send(f"PUB {subject} {self._inbox} {len(body)}\r\n{body}\r\n".encode())
@@ -187,7 +172,9 @@ class SingleReader:
     def __init__(self, task: Task) -> None:
         self._task = task
         self._inbox = task.link.new_inbox()
-        self._subjects = ReadSubjects(task.todo.filters)
+        filters = task.todo.filters or (EVERYTHING,)
+        self._pattern = filters[0] if len(filters) == 1 else EVERYTHING
+        self._fits = subject_pattern(filters).fullmatch
         self._rest = b""
 
     def batches(self) -> Iterator[pa.RecordBatch]:
@@ -201,7 +188,7 @@ class SingleReader:
             while task.left:
                 last = min(task.at + STRETCH - 1, task.todo.last)
                 found = self._stretch(task.at, last, b"%d" % sid)
-                wanted = [each for each in found if self._subjects.has(each["subject"].encode())]
+                wanted = [each for each in found if self._fits(each["subject"].encode())]
                 if wanted:
                     yield from task.handed_out(_single_rows(wanted))
                 task.at = last + 1 if found else self._next(last + 1)
@@ -213,7 +200,7 @@ class SingleReader:
     def _next(self, seq: int) -> int:
         """Return the next sequence that there is, from one on; one behind the range where there is none."""
         task = self._task
-        found = task.api.message(task.stream, {"seq": seq, "next_by_subj": self._subjects.pattern})
+        found = task.api.message(task.stream, {"seq": seq, "next_by_subj": self._pattern})
         return found.seq if found else task.todo.last + 1
 
     def _stretch(self, first: int, last: int, sid: bytes) -> list[dict[str, Any]]:
@@ -250,7 +237,6 @@ class SingleReader:
 
 
 def _single_rows(messages: list[dict[str, Any]]) -> Rows:
-    """Messages of the API as columns."""
     return Rows(
         int_array([each["seq"] for each in messages]),
         int_array([time_ns_of(each["time"]) for each in messages]),

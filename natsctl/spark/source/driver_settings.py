@@ -62,7 +62,6 @@ def _looked_up(options: Options, environment: Mapping[str, str]) -> dict[str, st
 
 
 def _settings(options: Options) -> ServerSettings:
-    """Return the settings given by options only."""
     urls, login = _without_logins(options["servers"] or (DEFAULT_URL,))
     user, password = options["user"] or login.get("user", ""), options["password"] or login.get("password", "")
     token = options["token"] or login.get("token", "")

@@ -27,7 +27,7 @@ import secrets
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -383,15 +383,7 @@ LARGE_BYTES: Final = 4 << 10
 """Average message size from which a consumer is used if payloads are not needed: blocks contain them."""
 
 
-class Reader(Protocol):
-    """One way to read the rest of a task."""
-
-    def __init__(self, task: Task) -> None: ...
-
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        """Return the rows that are left."""
-
-
+Reader = BlockReader | ConsumerReader | DirectReader | SingleReader
 Info = dict[str, Any]
 Look = Callable[[Info], object]
 """Is shown a STREAM.INFO answer, and may raise."""

@@ -75,7 +75,6 @@ class Task:
 
     @property
     def stream(self) -> str:
-        """The name of the stream."""
         return self.todo.stream
 
     def look(self) -> dict[str, Any]:
@@ -134,7 +133,6 @@ class Task:
 
 
 def rising(seqs: pa.Int64Array) -> bool:
-    """Return whether every sequence is above the one before."""
     return bool(pc.all(pc.greater(seqs[1:], seqs[:-1])).as_py())
 
 

@@ -159,12 +159,10 @@ class Contents:
 
     @property
     def payloads(self) -> pa.BinaryArray:
-        """The payloads."""
         return self._between(1)
 
     @property
     def rests(self) -> pa.BinaryArray:
-        """The bytes behind the line ends."""
         return self._between(3)
 
     def _between(self, at: int) -> pa.BinaryArray:
@@ -181,7 +179,6 @@ def _bare(line: bytes, others: list[Message | bytes]) -> bytes:
 
 
 def all_are(rows: pa.BinaryArray, text: bytes) -> bool:
-    """Return whether every row is that text."""
     return bool(pc.all(pc.equal(rows, one_row(text)[0])).as_py())
 
 
@@ -291,6 +288,5 @@ def _line_before(data: bytes, at: int) -> int:
 
 
 def _place(cut: Cut, row: int) -> Place:
-    """Return where the message of a row is."""
     seq, delivery, time_ns, pending = cut.words[row * cut.stride : row * cut.stride + PLACES].to_pylist()
     return Place(int(seq), int(delivery), int(time_ns), int(pending.split()[0]))

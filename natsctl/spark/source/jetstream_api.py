@@ -64,7 +64,6 @@ class JetStreamApi:
 
     @property
     def link(self) -> Link:
-        """The connection."""
         return self._link
 
     def subject(self, name: str) -> str:
@@ -332,7 +331,6 @@ class Asking:
                 time.sleep(self.settings.retry_interval_s)
 
     def close(self) -> None:
-        """End the connection; the next question makes another."""
         if self._link is not None:
             self._link.close()
         self._link = None

@@ -178,7 +178,6 @@ _SINGLE = "f"  # instead of a Struct, which cannot be sent to executors with the
 
 
 def json_objects(batch: pa.RecordBatch, fields: Sequence[str]) -> list[bytes]:
-    """Return one object per row out of several columns."""
     columns = [json_values(batch.column(name)) for name in fields]
     names = [json.dumps(name) for name in fields]
     return [
@@ -255,7 +254,6 @@ class MessageMaker:
         self._max_bytes = max_bytes
 
     def taken(self, patterns: Sequence[str]) -> None:
-        """Set the stream's subjects."""
         self._taken = subjects_regex(patterns)
 
     def messages(self, batch: pa.RecordBatch) -> Iterator[Messages]:

@@ -40,7 +40,6 @@ class CountedPart:
 
     @property
     def waiting(self) -> bool:
-        """Return whether an answer is to come."""
         return not self.held and len(self.messages) > self._stored + self.duplicates + self._refused
 
     @property
@@ -49,7 +48,6 @@ class CountedPart:
         return not self.held and not self.waiting and self.refusal is not None and not self.refusal.passing
 
     def release(self) -> bytes:
-        """Return the bytes to send."""
         self.held = False
         return content(self.messages.frames_of_part(f"{self.inbox}.{self._number}"))
 
@@ -105,22 +103,18 @@ class NumberedPart:
 
     @property
     def pending(self) -> int:
-        """The number of messages that are not acknowledged."""
         return len(self._pending)
 
     @property
     def held(self) -> bool:
-        """Return whether anything is to be sent."""
         return bool(self._held)
 
     @property
     def waiting(self) -> bool:
-        """Return whether an answer is to come."""
         return len(self._pending) > len(self._refused) + len(self._held)
 
     @property
     def refusal(self) -> Refusal | None:
-        """A temporary reason for a refusal."""
         return next(iter(self._refused.values()), None)
 
     def release(self, only_first: bool = False) -> bytes:

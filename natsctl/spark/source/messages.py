@@ -257,24 +257,19 @@ class Messages:
 
     @property
     def any_made(self) -> bool:
-        """Return whether any id was made of content."""
         return self.made is not None and self.made.true_count > 0
 
     @property
     def size(self) -> int:
-        """The bytes of all subjects, headers, ids and payloads."""
         return sum(content_bytes(column) for column in self._columns())
 
     def subject(self, row: int) -> str:
-        """Return the subject of a message."""
         return str(self.subjects[row].as_py().decode())
 
     def part(self, start: int, rows: int) -> Messages:
-        """Return `rows` messages from the one at `start` on."""
         return self._each(lambda column: column.slice(start, rows))
 
     def where(self, wanted: pa.BooleanArray) -> Messages:
-        """Return the messages that are wanted."""
         return self._each(lambda column: column.filter(wanted))
 
     def frames(self, inbox: str, first: int, rows: Sequence[int]) -> pa.BinaryArray:
@@ -313,7 +308,6 @@ class Messages:
         return self.subjects, self.headers, self.payloads, self.ids
 
     def _each(self, change: Callable[[pa.Array], pa.Array]) -> Messages:
-        """Return the same with all columns changed alike."""
         subjects, headers, payloads, ids = map(change, self._columns())
         made = None if self.made is None else change(self.made)
         return replace(self, subjects=subjects, headers=headers, payloads=payloads, ids=ids, made=made)
@@ -358,7 +352,6 @@ def content(column: pa.BinaryArray) -> bytes:
 
 
 def content_bytes(column: pa.BinaryArray) -> int:
-    """Return the number of those bytes."""
     start, end = _ends(column)
     return end - start
 

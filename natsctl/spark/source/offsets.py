@@ -307,7 +307,6 @@ def why_gone(now: StreamState) -> str:
 
 
 def span(first: int, last: int) -> str:
-    """Return a range of sequences as a text."""
     if first > last:
         return "no messages"
     return f"sequence {first}" if first == last else f"sequences {first}..{last}"

@@ -95,7 +95,6 @@ def _plain(payload: bytes, named: str) -> bytes:
 
 
 def _inflated(payload: bytes, bits: int) -> bytes:
-    """Return the decompressed payload, possibly of several concatenated members."""
     found: list[bytes] = []
     left, rest = MAX_BYTES, payload
     while rest:
@@ -134,7 +133,6 @@ def _snappy(payload: bytes) -> bytes:
 
 
 def _chunks(payload: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield type and body of each frame."""
     at = 0
     while at < len(payload):
         end = at + 4 + int.from_bytes(payload[at + 1 : at + 4], "little")

@@ -51,7 +51,6 @@ class Wanted:
 
     @property
     def nothing(self) -> bool:
-        """Return whether no message can fit."""
         empty = self.first is not None and self.last is not None and self.first > self.last
         backwards = self.since_ns is not None and self.until_ns is not None and self.since_ns > self.until_ns
         return empty or backwards or self.subjects == () or self.streams == ()
@@ -144,7 +143,6 @@ def _micros(moment: datetime) -> int:
 def _narrower(
     one: tuple[int | None, int | None], other: tuple[int | None, int | None]
 ) -> tuple[int | None, int | None]:
-    """Return what two ranges have in common."""
     firsts = [first for first in (one[0], other[0]) if first is not None]
     lasts = [last for last in (one[1], other[1]) if last is not None]
     return max(firsts, default=None), min(lasts, default=None)

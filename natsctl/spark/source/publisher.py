@@ -41,12 +41,10 @@ class Window:
 
     @property
     def pending(self) -> int:
-        """Return the number of messages that are not acknowledged."""
         return sum(part.pending for part in self.parts)
 
     @property
     def waiting(self) -> bool:
-        """Return whether any answer is outstanding."""
         return any(part.waiting for part in self.parts)
 
     @property

@@ -113,7 +113,6 @@ _NOT_ACKED: Final = (
 
 
 def _streams(options: Options) -> tuple[str, ...]:
-    """Return the streams by name; none for a pattern."""
     ways = [name for name in ("stream", "streamPattern") if options.given(name)]
     if options.path and ways:
         raise OptionError(f"load({options.path!r}) names a stream, and so does option {ways[0]}: give one of them")

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from typing import Any, Final, Protocol
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -26,7 +26,7 @@ from natsctl.spark.source.arrays import binary_array, header_column, int_array, 
 from natsctl.spark.source.errors import JetStreamSourceError, OptionError
 from natsctl.spark.source.link import ack_prefix, deliveries_of, place_of
 from natsctl.spark.source.payload_compression import DecompressionError, decompressed
-from natsctl.spark.source.source_options import from_json_hint
+from natsctl.spark.source.source_options import Options, from_json_hint
 
 HEADERS: Final = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
 
@@ -54,12 +54,6 @@ class DamagedPayloadError(JetStreamSourceError):
     """A payload cannot be decompressed, and the mode is FAILFAST."""
 
     code = "JETSTREAM_VALUE"
-
-
-class ValueOptions(Protocol):
-    """The options of a read that concern columns: valueFormat, valueMode and includeHeaders."""
-
-    def __getitem__(self, name: str, /) -> Any: ...
 
 
 @dataclass(frozen=True)
@@ -162,13 +156,14 @@ _METADATA: Final[dict[str, Callable[[Sequence[bytes]], pa.Array]]] = {
 """The columns of `METADATA_FIELDS`, out of the subjects to acknowledge."""
 
 
-def default_schema(options: ValueOptions, *, metadata: bool = False) -> StructType:
+def default_schema(options: Options, *, metadata: bool = False) -> StructType:
     """Return all columns, with the type of `value` that the options ask for; raises OptionError."""
     more = METADATA_FIELDS if metadata else ()
-    return StructType([*SCHEMA_FIELDS[:-1], StructField("value", _value_type(options)), *more])
+    value_type = StringType() if options["valueFormat"] == "text" else BinaryType()
+    return StructType([*SCHEMA_FIELDS[:-1], StructField("value", value_type), *more])
 
 
-def row_shape(schema: StructType, options: ValueOptions, *, metadata: bool = False) -> RowShape:
+def row_shape(schema: StructType, options: Options, *, metadata: bool = False) -> RowShape:
     """Return the shape of a schema of any columns in any order; raises OptionError for unknown ones.
 
     The column `value` may be declared as string and is then text.
@@ -193,11 +188,6 @@ def arrow_schema(schema: StructType) -> pa.Schema:
     """Return the Arrow schema that PySpark holds batches of a source to, times in UTC."""
     zone = "timezone" in inspect.signature(to_arrow_schema).parameters  # releases before 4.3 mean UTC without a word
     return to_arrow_schema(schema, timezone="UTC") if zone else to_arrow_schema(schema)
-
-
-def _value_type(options: ValueOptions) -> DataType:
-    """Return the type of `value` by the options."""
-    return StringType() if options["valueFormat"] == "text" else BinaryType()
 
 
 def _known_name(name: str, known: dict[str, DataType]) -> str:

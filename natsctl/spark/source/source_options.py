@@ -31,7 +31,6 @@ _MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?([Z
 
 
 def text(said: str) -> str:
-    """Return the text as it is."""
     return said
 
 
@@ -457,7 +456,6 @@ class Options:
 
     @property
     def path(self) -> str:
-        """The argument of `load` or `save`, or ""."""
         return self.raw.get("path", "")
 
     def said(self) -> list[str]:

@@ -134,7 +134,6 @@ class Follower:
             api.ask(f"CONSUMER.RESET.{stream}.{self.name}", {"seq": following})
 
     def _info(self, api: JetStreamApi, stream: str) -> dict[str, Any] | None:
-        """Return the server's durable, or None."""
         try:
             return api.ask(f"CONSUMER.INFO.{stream}.{self.name}")
         except ApiRefusedError as refusal:
@@ -167,7 +166,6 @@ class Admission:
 
     @property
     def default(self) -> ReadLimit:
-        """The limit that Spark is given."""
         if self.most is not None:
             return ReadMaxRows(self.most)
         if self.most_bytes is not None:
@@ -175,7 +173,6 @@ class Admission:
         return ReadAllAvailable() if self.least is None else ReadMinRows(self.least)
 
     def held_back(self, waiting: int, waited_s: float) -> bool:
-        """Return whether a batch is not worth it yet."""
         return self.least is not None and waiting < self.least and waited_s < self.delay_s
 
     def shares(self, waiting: Mapping[str, int], sizes: Mapping[str, float]) -> dict[str, int]:
@@ -246,7 +243,6 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._last_batch_s = time.monotonic()
 
     def initialOffset(self) -> dict[str, Any]:
-        """Return the start of a new query."""
         self._stands = self._asking(self._initial)
         return encode_offsets(self._stands)
 
@@ -261,7 +257,6 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return found
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """End the query with the present messages."""
         self._target = _ends(self._asking(self._states))
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -400,7 +395,6 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return Stretch(state, check_begin(begin + 1, last, state, fail=self._reading.fail), last)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a part."""
         if isinstance(partition, StreamPart):
             yield from read_part(self._settings, partition, self._reading.limits, self._shape)
 
@@ -445,12 +439,10 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             self._followed = done
 
     def stop(self) -> None:
-        """End the connection."""
         self._asking.close()
 
 
 def _ends(states: Mapping[str, StreamState]) -> dict[str, Position]:
-    """Return the ends of streams."""
     return {name: Position(state.last, state.created) for name, state in states.items()}
 
 
@@ -469,7 +461,6 @@ def lag_metrics(behind: Sequence[int]) -> dict[str, float]:
 
 
 def _begin(before: Position | None, end: Position) -> int:
-    """Return the sequence after which a batch begins."""
     if before is not None and before.same_stream(end.created):
         return before.seq
     return end.since or 0

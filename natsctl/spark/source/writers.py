@@ -45,7 +45,7 @@ def write_partition(job: WriteJob, key: str, partition: int, batches: Iterable[p
     `key` is the same for all attempts of this write or micro-batch, and of no other. Raises JetStreamSourceError.
     """
     begun = time.monotonic()
-    rows = iter(_sorted(_with_rows(batches), job.roles.order))
+    rows = iter(_sorted((batch for batch in batches if batch.num_rows), job.roles.order))
     first = next(rows, None)
     if first is None:
         return Written(ledger_key=key if job.idempotence == "ledger" else "")
@@ -77,7 +77,6 @@ class _Writing:
         self._publisher = Publisher(link, job.limits, job.stream, self._acknowledged, look)
 
     def write(self, first: pa.RecordBatch, rest: Iterable[pa.RecordBatch]) -> Written:
-        """Publish all and wait until it is stored."""
         rows = 0
         for batch in _chained(first, rest):
             rows += batch.num_rows
@@ -141,10 +140,6 @@ def _window_warnings(job: WriteJob, link: Link, written: Written, partition: int
         f"{written.stream} knows message ids for {window_s:g} s, and this took {written.seconds:.0f} s: what is sent "
         f"again later than that is stored twice. Make duplicate_window longer, or set idempotence=ledger.",
     )
-
-
-def _with_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    return (batch for batch in batches if batch.num_rows)
 
 
 def _sorted(batches: Iterable[pa.RecordBatch], columns: tuple[str, ...]) -> Iterable[pa.RecordBatch]:
