@@ -29,18 +29,7 @@ def one_by_one(ops: list[Op]) -> list[Op]:
     return single
 
 
-def publish_runs(session: Session, ops: list[Op]) -> list[Op]:
-    """Deliver leading runs to recipients of runs, and return the remaining operations."""
-    done = 0
-    while done < len(ops) and ops[done][0] == RUN:
-        rest = _publish_run(session, ops[done][1])
-        done += 1
-        if rest:
-            return rest + one_by_one(ops[done:])
-    return one_by_one(ops[done:] if done else ops)
-
-
-def _publish_run(session: Session, run: PublishRun) -> list[Op]:
+def publish_run(session: Session, run: PublishRun) -> list[Op]:
     """Deliver a run part by part, each on one route; return the messages for which no recipient accepts runs."""
     account, short, start, count = session.account, 0, 0, len(run)
     if run.has_headers and any(map(account.config.asks_for_trace, run.headers())):

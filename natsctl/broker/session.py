@@ -32,7 +32,7 @@ from natsctl.broker.deferred_work import (
 )
 from natsctl.broker.imports.account_config import GLOBAL_ACCOUNT, UNLIMITED
 from natsctl.broker.message_trace import publish_traced, report_refusal
-from natsctl.broker.publishing import one_by_one, publish_runs
+from natsctl.broker.publishing import one_by_one, publish_run
 from natsctl.broker.refusals import (
     FAULT_NOTICES,
     FAULT_REASONS,
@@ -54,6 +54,7 @@ from natsctl.wire.ops import (
     PING,
     PONG,
     PUB,
+    RUN,
     SUB,
     UNSUB,
     FaultKind,
@@ -401,7 +402,7 @@ class Session:
         elif login.pending is not None:
             login.hold(chunk)
         elif login.authenticated:
-            self._carry_out(self._prepared(self._parser.feed(chunk)))
+            self._carry_out(iter(self._parser.feed(chunk)))
         else:
             self._receive_outside(chunk)
 
@@ -416,7 +417,7 @@ class Session:
                 return
             end = 0 if login.authenticated else chunk.find(b"\n") + 1
             line, chunk = (chunk[:end], chunk[end:]) if end else (chunk, b"")
-            self._carry_out(self._prepared(self._parser.feed(line)))
+            self._carry_out(iter(self._parser.feed(line)))
         self.unread += len(chunk)
 
     def resume(self, ops: Iterator[Op], chunk: bytes) -> None:
@@ -432,12 +433,6 @@ class Session:
         if waiting is not None and self.close_reason is None:
             wait_again(self, waiting)
 
-    def _prepared(self, ops: list[Op]) -> Iterator[Op]:
-        """Hand runs of messages over as a whole, and return the other operations."""
-        if self.pedantic or not self.headers or self.permit is not None or self.verbose:
-            return iter(one_by_one(ops))
-        return iter(publish_runs(self, ops) if ops else ops)
-
     def _carry_out(self, rest: Iterator[Op]) -> None:
         before = self.in_msgs
         parser = self._parser
@@ -446,8 +441,15 @@ class Session:
         msgs = size = subscribed = 0
         clock, until = self.broker.clock, slice_end_ns(self)
         wide = self.account.routes.wide
-        for op in rest:
+        while (op := next(rest, None)) is not None:
             if op[0] != PUB and (op[0] != HPUB or not self.headers):
+                if op[0] == RUN:
+                    left = op[1].ops() if careful or self.verbose else publish_run(self, op[1])
+                    if left:
+                        rest = iter(left + one_by_one(list(rest)))
+                    elif clock.monotonic_ns() > until and defer(self, rest):
+                        break
+                    continue
                 if op[0] == SUB and self.login.authenticated:
                     subscribe(self, op[1], op[2], op[3])
                     subscribed += 1

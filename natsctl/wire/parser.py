@@ -29,6 +29,8 @@ from natsctl.wire.publish_run import gather_runs
 from natsctl.wire.server_frames import BrokenFrameError, FrameBuffer, frames
 
 NO_BODY: Final = -1
+MAX_READ_AGAIN: Final = 4096
+"""Bytes of the body of a message that is read again when its last part has arrived."""
 
 
 class Parser(Framing):
@@ -61,6 +63,19 @@ class Parser(Framing):
         if chunk:
             self._read(chunk, ops)
         return gather_runs(ops) if self._runs and lib is None else ops
+
+    def _resume(self, chunk: bytes, ops: list[Op]) -> bytes:
+        """Join `chunk` to what was kept; a short message that is complete now is read again, to join a run."""
+        if self._pending is None or self._missing > MAX_READ_AGAIN or len(self._body) + len(chunk) < self._missing:
+            return super()._resume(chunk, ops)
+        head, header_size = self._pending
+        if head[0] != PUB:
+            return super()._resume(chunk, ops)
+        sizes = b"%d %d" % (header_size, self._missing - 2) if header_size else b"%d" % (self._missing - 2)
+        line = b" ".join([b"HPUB" if header_size else b"PUB", *filter(None, head[1:]), sizes])
+        chunk = b"%b\r\n%b%b" % (line, bytes(self._body), chunk)
+        self._pending, self._body = None, bytearray()
+        return chunk
 
     def _read_plain(self, chunk: bytes, ops: list[Op]) -> bytes:
         """Read the leading plain operations natively, and return the rest of the chunk."""
