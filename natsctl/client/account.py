@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 USER_INFO_SUBJECT = "$SYS.REQ.USER.INFO"
 USER_INFO_WAIT_S = 1.0
 MAX_ROUNDS = 8
-"""Number of times that servers whose answer was lost are asked again."""
+"""Maximum retries for servers after a lost answer."""
 
 
 async def user_info(manager: Manager) -> dict[str, Any]:
@@ -63,7 +63,7 @@ async def server_info(manager: Manager) -> dict[str, Any]:
 async def overview(
     manager: Manager,
 ) -> tuple[Answer[AccountInfoAnswer] | NatsctlError, dict[str, Any], dict[str, Any]]:
-    """Return account information (or the reason why there is none), server and user, requested at once."""
+    """Return account information (or the reason why it is missing), server and user, requested together."""
 
     async def account() -> Answer[AccountInfoAnswer] | NatsctlError:
         try:

@@ -11,7 +11,7 @@ from natsctl.client.buckets import KV, OBJECTS
 
 WINDOW_NS: Final = 2 * MINUTE
 LIMITS: Final = ("max_consumers", "max_msgs", "max_bytes", "max_msgs_per_subject", "max_msg_size")
-"""Fields of which 0 and absent mean no limit, which servers write as -1."""
+"""Fields where 0 and absent mean no limit (-1 from servers)."""
 
 DEFAULTS: Final[dict[str, Any]] = {
     "retention": "limits",
@@ -22,22 +22,22 @@ DEFAULTS: Final[dict[str, Any]] = {
     "max_age": 0,
 }
 CREATED: Final[dict[str, Any]] = {"allow_direct": True}
-"""Fields of a new stream for which natsctl, as nats does, asks for another value than the server's default."""
+"""Fields of a new stream that natsctl, like nats, sets to values other than the server's defaults."""
 
 OWNER: Final = "natsctl.owner"
 """The owner of the documents that made the asset or changed it last."""
 PROTECT: Final = "natsctl.protect"
 """Says "true" where the asset may be neither removed nor replaced."""
 CREATOR: Final = "natsctl.creator"
-"""The owner whose documents created the asset: only that owner's documents prune and destroy it.
+"""The owner that created the asset: only its documents prune and destroy it.
 
 An asset that was taken over has the creator that it had, or none: it is adopted, and removed only by name."""
 LABELS: Final = (OWNER, PROTECT, CREATOR)
-"""Keys of metadata by which documents know their assets; a copy under another name does not have them."""
+"""Metadata keys that link assets to documents; a copy under another name does not have them."""
 
 
 def new_stream(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the configuration with which a stream is created: `config` and the defaults of absent fields.
+    """Return the configuration for creating a stream: `config` and the defaults of absent fields.
 
     A field given as None counts as left out.
     """

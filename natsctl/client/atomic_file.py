@@ -17,7 +17,7 @@ PRIVATE: Final = 0o600
 
 
 def is_special(path: Path) -> bool:
-    """Return whether a path is a device, a pipe or a socket, which is written to directly and never replaced."""
+    """Return whether a path is a device, a pipe or a socket: these are written directly, never replaced."""
     try:
         mode = path.stat().st_mode
     except OSError:

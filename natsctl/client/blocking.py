@@ -1,6 +1,6 @@
 """A blocking connection to a NATS server, over the protocol of `wire/client.py`: requests, and raw bytes.
 
-Theory of operation. Bytes that were received and not yet used are in `_rest`, which always begins where a frame begins.
+Theory of operation. Received and unused bytes are in `_rest`, which always begins with a frame.
 `exchange` and `flush` take whole frames from it, answer PINGs on the way and keep messages of other subscriptions. A
 caller that needs bytes as fast as they arrive calls `read`, cuts them into frames itself, passes lines that are not
 messages to `handle_line`, and returns the rest with `unread` before any other request.
@@ -110,7 +110,7 @@ class BlockingConnection:
         wire.sendall(data)
 
     def read(self, timeout_s: float) -> bytes:
-        """Return bytes as they arrive, which may end within a frame; raises TimeoutError, ConnectionError, OSError."""
+        """Return received bytes, possibly ending within a frame; raises TimeoutError, ConnectionError, OSError."""
         if self._rest:
             data, self._rest = self._rest, b""
             return data

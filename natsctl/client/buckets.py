@@ -31,7 +31,7 @@ _BUCKET = r"[A-Za-z0-9_-]+"
 
 
 class BucketKind(NamedTuple):
-    """A kind of bucket: `word` names its commands, `prefix` begins its streams, `subject` matches what they store."""
+    """A kind of bucket: `word` names its commands, `prefix` begins its streams, `subject` matches their messages."""
 
     word: str
     noun: str
@@ -144,7 +144,7 @@ async def watch_bucket(
 
 
 async def bucket_names(manager: Manager, kind: BucketKind) -> list[str]:
-    """Return the names of all buckets of a kind, by STREAM.NAMES alone.
+    """Return the names of all buckets of a kind, by STREAM.NAMES only.
 
     Not by subject: a mirror stores no subjects of its own, and would be missing.
     """
@@ -210,7 +210,7 @@ _PATTERN = r"[-/_=.a-zA-Z0-9*]*>?"
 class Entry(NamedTuple):
     """One revision of a key; `created` is RFC 3339, `delta` the number of entries that are still to be read.
 
-    `value` is None if only headers were read; `length` is known then too. `ttl_ns` is its time to live, 0 for that
+    `value` is None if only headers were read; `length` is known then too. `ttl_ns` is its time to live, 0 for the TTL
     of the bucket, -1 forever.
     """
 
@@ -245,7 +245,7 @@ def check_pattern(pattern: str) -> None:
     whole = all(token and (token in ("*", ">") or {"*", ">"}.isdisjoint(token)) for token in tokens)
     if not re.fullmatch(_PATTERN, pattern) or not whole:
         raise UsageError(
-            f"{pattern!r} matches no key", hint="a filter is a key in which * may stand for a token and > for the rest"
+            f"{pattern!r} matches no key", hint="a filter is a key in which * may replace a token and > the rest"
         )
 
 

@@ -35,7 +35,7 @@ METADATA = "io.nats.monitor."
 
 
 class CheckStatus(enum.IntEnum):
-    """Outcome of a check; the numbers are those of Nagios."""
+    """Outcome of a check, with Nagios's numbers."""
 
     OK = 0
     WARNING = 1
@@ -254,7 +254,7 @@ def _range(least: int | None, most: int | None) -> str:
 async def check_consumer(
     manager: Manager, check: MonitoringCheck, stream: str, consumer: str, limits: Limits, readers: Readers
 ) -> None:
-    """Check what a consumer has not delivered, what is not acknowledged, and when it last did something."""
+    """Check a consumer's undelivered and unacknowledged messages, and its last activity."""
     raw = (await manager.consumer_info(stream, consumer)).raw
     judge_consumer(check, raw, with_metadata(limits, readers, raw))
 

@@ -190,7 +190,7 @@ class Tracer:
 
 
 CLOSE_WAIT_S = 1.0
-"""Seconds that a server gets to see the end of a connection, such as one whose TLS handshake failed."""
+"""Seconds that a server gets to notice the end of a connection, e.g. after a failed TLS handshake."""
 TAKEOVER_RETRY_S = 0.05
 TAKEOVER_ATTEMPTS = 200
 """Together 10 seconds: what another command may take to serve on instead of the owner of the embedded server."""
@@ -220,7 +220,7 @@ class _Waiter:
 
 
 class Connection:
-    """A live connection; `info` is the server's INFO, `url` where it is connected to.
+    """A live connection; `info` is the server's INFO, `url` the server's address.
 
     With `dry_run` callers raise DryRunError instead of a change; the connection itself sends everything.
     """
@@ -297,9 +297,9 @@ class Connection:
         self.url = url
 
     async def reopen(self) -> None:
-        """Connect again after the connection was lost, once for all that ask for it meanwhile.
+        """Reconnect after the connection was lost, once for all concurrent callers.
 
-        Raises what was lost if the connection was closed, UnreachableError or NotAuthorisedError if no server takes it.
+        Raises the error of a closed connection, UnreachableError or NotAuthorisedError if no server accepts it.
         """
         async with self._reopening:
             lost = self._lost
@@ -495,7 +495,7 @@ class Connection:
         """Return a running subscription, ended by itself after `limit` messages if that is above 0.
 
         With `more` subjects it has the messages of all of them, in the order they come. One that is `lasting` goes on
-        when the connection is opened again; what is published meanwhile does not reach it. With a `handler`, messages
+        when the connection is reopened; messages published meanwhile do not reach it. With a `handler`, messages
         are passed to it as they arrive and not kept. `on_end` is called with the failure that ends the subscription.
         """
         for each in (subject, *more):

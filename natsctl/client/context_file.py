@@ -1,4 +1,4 @@
-"""Context files of the `nats` tool: their keys in order, which of them are secret, and which may be embedded.
+"""Context files of the `nats` tool: their keys in order, with the secret and the embeddable ones.
 
 A document is the whole JSON object, unknown keys included; keys that natsctl does not know are kept. Imports msgspec.
 Source of the keys: docs/compatibility.md#contexts.

@@ -23,7 +23,7 @@ _NONE = "there are no contexts: natsctl context add NAME makes one"
 
 
 class ContextNotFoundError(UsageError):
-    """The context that was asked for does not exist; `known` are those that do."""
+    """The requested context does not exist; `known` are the existing ones."""
 
     exit_code = ExitCode.NOT_FOUND
 
@@ -172,7 +172,7 @@ def write(one: Write) -> None:
 
 
 def _replace(path: Path, text: str) -> None:
-    """Write a file that holds logins. Where it is a link into a folder of dotfiles, that is what changes."""
+    """Write a file with logins. A link, e.g. into a folder of dotfiles, is followed."""
     from natsctl.client.atomic_file import PRIVATE, atomic_write
 
     target = path.resolve()

@@ -1,4 +1,4 @@
-"""Counters: subjects of a stream whose last message holds the sum, and each message its increment.
+"""Counters: the last message of a subject has the sum, and each message its increment.
 
 A sum may have any number of digits, and is therefore a string in JSON. Source: nats-architecture-and-design, ADR-49.
 """
@@ -62,7 +62,7 @@ async def counter(manager: Manager, subject: str, stream: str = "") -> Counter:
 
 
 async def counters(manager: Manager, subject: str = "", stream: str = "") -> list[Counter]:
-    """Return the counters on a subject, which may have wildcards, in one stream or in all, sorted by subject."""
+    """Return the counters on a subject (possibly with wildcards) in one stream or in all, sorted by subject."""
     if stream:
         streams = [stream]
     elif subject:
@@ -104,7 +104,7 @@ async def _counter_streams(manager: Manager) -> list[str]:
 
 
 def _read(stream: str, last: StoredResult) -> Counter:
-    """Return the counter whose last message is `last`; raises UsageError for a message that is not a counter's."""
+    """Return the counter with the last message `last`; raises UsageError for another kind of message."""
     try:
         value = json.loads(last.body)["val"]
         sources = json.loads(last.headers.get(SOURCES) or "{}")
@@ -127,7 +127,7 @@ def read_number(text: str) -> int:
 
 
 async def add(manager: Manager, subject: str, number: int) -> Answer[PubAck]:
-    """Add `number`, which may be negative, to a counter; the answer has the new sum as `val`.
+    """Add `number` (possibly negative) to a counter; the answer has the new sum as `val`.
 
     In a dry run raises DryRunError with the sum before and after. Raises UsageError for a stream that does not count.
     """

@@ -45,7 +45,7 @@ async def _open(connection: Connection, options: dict[str, Any], login: ClientCr
             parts = parse_server_url(url)
             await connection.open(parts.bare, options, credentials_at(parts, login))
         except ImportError as reason:
-            # nats-py looks for it only where a URL asks for a WebSocket.
+            # nats-py needs it only if a URL asks for a WebSocket.
             raise UsageError(
                 f"{without_login(url)} needs the package aiohttp",
                 hint=f"{install_command('aiohttp')}, or use a nats:// URL",

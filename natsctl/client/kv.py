@@ -73,8 +73,8 @@ class KeyRevisionError(ApiResponseError):
 class KeyValueBucket:
     """A bucket that exists: `info` is its stream as it was when it was opened.
 
-    `reads` and `writes` begin the subjects of its keys. They differ in mirrors, whose messages keep the subjects of
-    their origin and whose writes go there, and behind an API prefix, where writes need it too.
+    `reads` and `writes` begin the subjects of its keys. They differ in mirrors, where messages keep the subjects of
+    their origin and writes go there, and with an API prefix: writes need it too.
     """
 
     def __init__(self, manager: Manager, name: str, info: Answer[StreamInfoAnswer]) -> None:
@@ -127,7 +127,7 @@ class KeyValueBucket:
     # -- reading
 
     async def get(self, key: str, revision: int = 0, *, fresh: bool = False) -> Entry:
-        """Return the value of a key, or that of a revision; `fresh` asks the leader.
+        """Return the value of a key or a revision; `fresh` asks the leader.
 
         Raises KeyNotFoundError, also for a deletion.
         """
@@ -189,7 +189,7 @@ class KeyValueBucket:
         return await self._guarded(key, b"", write_headers(DEL, expected=revision), revision)
 
     async def purge(self, key: str, revision: int | None = None, ttl_ns: int = 0) -> Answer[PubAck]:
-        """Mark a key as deleted and forget its history; the marker goes after `ttl_ns`, where that is given."""
+        """Mark a key as deleted and remove its history; the marker expires after `ttl_ns`, if given."""
         return await self._guarded(key, b"", write_headers(PURGE, expected=revision, ttl_ns=ttl_ns), revision)
 
     async def forget(self, pattern: str = ALL_KEYS, below: int = 0) -> Answer[StreamPurgeAnswer]:

@@ -87,7 +87,7 @@ class LatencyTest(msgspec.Struct, frozen=True):
     def check(self) -> None:
         """Raise UsageError for options that cannot be measured."""
         if self.size < STAMP.size:
-            raise UsageError(f"--size: at least {STAMP.size} bytes, which hold the time of sending")
+            raise UsageError(f"--size: at least {STAMP.size} bytes (for the time of sending)")
         if self.rate < 1 or self.duration_ns < 1:
             raise UsageError("--rate and --duration must be above zero")
         if self.messages > MAX_MESSAGES:

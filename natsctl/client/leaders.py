@@ -30,7 +30,7 @@ class NotClusteredError(NatsctlError):
 
 
 class ClusterAsset(NamedTuple):
-    """A stream, or a consumer of it, which has a leader."""
+    """A stream or consumer with a leader."""
 
     stream: str
     consumer: str = ""
@@ -148,7 +148,7 @@ async def hand_over(
 def plan_spread(infos: Iterable[tuple[str, Info]]) -> list[Move]:
     """Return the moves after which every server leads about as many: to the least loaded one that has a copy.
 
-    Each entry is a name and its information; assets that are not clustered, or have one replica, stay where they are.
+    Each entry is a name and its information; assets without a cluster, or with one replica, stay where they are.
     """
     movable = [(name, peers_of(info)) for name, info in infos if leader_of(info) and len(peers_of(info)) > 1]
     load = Counter(peers[0] for _, peers in movable)

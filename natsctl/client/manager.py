@@ -5,7 +5,7 @@ NotAuthorisedError for a subject that the server refuses. A config may be a mode
 that the model does not know.
 
 The JetStream API level that a configuration needs is checked before the request. Servers below a level ignore the
-fields that came with it, so such a request names the level in a header, by which a server that knows the header
+fields that came with it, so such a request names the level in a header; a server that knows the header
 refuses; one that does not is asked for its level first.
 """
 
@@ -131,25 +131,25 @@ class Manager:
         return await self.requests.ask(endpoints.STREAM_PEER_REMOVE, stream, body={"peer": peer})
 
     async def stream_evacuate(self, stream: str, peer: str) -> Answer[StreamEvacuatePeerAnswer]:
-        """Move the stream's copy, and those of its consumers, from a server to another one of the cluster."""
+        """Move the copies of the stream and its consumers from a server to another one of the cluster."""
         return await self.requests.ask(endpoints.STREAM_PEER_EVACUATE, stream, body={"peer": peer})
 
     async def stream_cancel_move(self, stream: str) -> Answer[StreamCancelMoveAnswer]:
-        """Cancel the move of a stream that is under way; it stays, or goes back, where it was."""
+        """Cancel the running move of a stream; it stays or returns to its place."""
         return await self.requests.ask(endpoints.STREAM_CANCEL_MOVE, stream)
 
     async def stream_names(self, *, subject: str = "") -> Listing[str]:
-        """Return the names of all streams, or of those that store messages on `subject`."""
+        """Return the names of all streams, or of streams that store messages on `subject`."""
         body = {"subject": subject} if subject else None
         return await self.requests.names(endpoints.STREAM_NAMES, "streams", body=body)
 
     def stream_name_pages(self, *, subject: str = "") -> AsyncIterator[list[str]]:
-        """Yield the names of each page as it arrives, without those of earlier pages."""
+        """Yield the names of each page as it arrives, without repeated ones."""
         body = {"subject": subject} if subject else None
         return self.requests.name_pages(endpoints.STREAM_NAMES, "streams", body=body)
 
     async def stream_list(self, *, subject: str = "") -> Listing[Answer[StreamInfo]]:
-        """Return configuration and state of all streams, or of those that store messages on `subject`."""
+        """Return configuration and state of all streams, or of streams that store messages on `subject`."""
         from natsctl.api.stream import StreamInfo
 
         body = {"subject": subject} if subject else None
@@ -186,7 +186,7 @@ class Manager:
         return await self.requests.names(endpoints.STREAM_TEMPLATE_NAMES, "streams")
 
     def template_name_pages(self) -> AsyncIterator[list[str]]:
-        """Yield the names of each page as it arrives, without those of earlier pages."""
+        """Yield the names of each page as it arrives, without repeated ones."""
         return self.requests.name_pages(endpoints.STREAM_TEMPLATE_NAMES, "streams")
 
     async def template_info(self, template: str) -> Answer[StreamTemplateInfoAnswer]:
@@ -251,7 +251,7 @@ class Manager:
         return await self.requests.names(endpoints.CONSUMER_NAMES, "consumers", stream)
 
     def consumer_name_pages(self, stream: str) -> AsyncIterator[list[str]]:
-        """Yield the names of each page as it arrives, without those of earlier pages."""
+        """Yield the names of each page as it arrives, without repeated ones."""
         return self.requests.name_pages(endpoints.CONSUMER_NAMES, "consumers", stream)
 
     async def consumer_list(self, stream: str) -> Listing[Answer[ConsumerInfo]]:
@@ -330,7 +330,7 @@ _UNSET: Final[tuple[Any, ...]] = (None, False, 0, "", "default", [], {})
 
 
 def required_level_of(config: Any, levels: Mapping[str, int]) -> RequiredLevel:
-    """Return the highest level that a field which is set needs; level 0 and no field where none does."""
+    """Return the highest level needed by a set field; level 0 and no field if none needs one."""
     import msgspec  # a list of names does without it
 
     plain = config if isinstance(config, Mapping) else msgspec.to_builtins(config)

@@ -1,4 +1,4 @@
-"""Messages as they are sent and received, and those that a dry run would have sent."""
+"""Messages as sent and received, and messages that a dry run would have sent."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,7 +8,7 @@ from natsctl.api import headers as blocks
 from natsctl.api.errors import ProtocolError, UsageError
 
 Pairs: TypeAlias = Sequence[tuple[str, str]]
-"""Headers in the order they stand on the wire, repeated names included."""
+"""Headers in wire order, repeated names included."""
 HeaderLike: TypeAlias = Mapping[str, str] | Pairs
 """Headers of a message to be sent."""
 
@@ -57,7 +57,7 @@ NO_HEADERS = Headers()
 
 
 class Message:
-    """One message; `status` is that of a status message (`NATS/1.0 404 …`), 0 on an ordinary one.
+    """One message; `status` is the code of a status message (`NATS/1.0 404 …`), 0 for an ordinary one.
 
     `block` is the header block of a received message as it came.
     """
@@ -123,7 +123,7 @@ class Planned(NamedTuple):
 class DryRunError(Exception):  # nothing went wrong: it is how a dry run ends
     """Raised instead of the first change of a dry run, with everything that the command knows it would send.
 
-    `effect` says what would happen, as far as it is known: JSON values by name, such as `{"messages": 3}`.
+    `effect` has the known effects: JSON values by name, such as `{"messages": 3}`.
     """
 
     def __init__(self, *planned: Planned, effect: dict[str, Any] | None = None) -> None:
@@ -137,7 +137,7 @@ MAX_ACKED: Final = 65_536
 
 
 class AckedMessages:
-    """The last messages that were acknowledged, to recognize those that are delivered again after a lost connection.
+    """The last acknowledged messages, to recognize redeliveries after a lost connection.
 
     Without a lost connection a message comes again because someone wants it: the consumer was reset, for example.
     """

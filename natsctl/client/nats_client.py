@@ -1,7 +1,7 @@
 """nats-py's core client with a faster path for messages; imported through client/nats_py.py only.
 
 nats-py matches regular expressions against a buffer that it shortens for each message, awaits a coroutine for each,
-puts it into a queue of its subscription, from which a task calls back, and keeps one value of a repeated header. With
+puts it into a queue of its subscription for a task that calls back, and keeps one value of a repeated header. With
 many messages that is most of a command's work. `QuickParser` parses a whole read at once and leaves all but messages to
 nats-py's parser; `ShortClient` hands subject, reply, body and header block to the function that waits for them.
 """
@@ -85,7 +85,7 @@ def _protocol_error() -> Exception:
 
 
 class ShortClient(Client):
-    """A client whose messages go straight to the functions that wait for them."""
+    """A client that passes messages directly to the waiting functions."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -112,7 +112,7 @@ class ShortClient(Client):
         return str(self._quick.error_line.decode(errors="replace"))
 
     async def _connect_to_server(self, s: Any) -> None:
-        """Open a connection; a WebSocket in clear, which is never upgraded, only if TLS is not wanted."""
+        """Open a connection; a WebSocket in clear text (never upgraded) only without TLS."""
         if s.uri.scheme == "ws":
             starts_tls({}, wanted="tls" in self.options)
         await super()._connect_to_server(s)
@@ -152,7 +152,7 @@ class ShortClient(Client):
         return subscription
 
     def _counting(self, number: int, handler: MessageHandler) -> MessageHandler:
-        """Return `handler` counting messages for nats-py, which asks for the rest when it reconnects."""
+        """Return `handler` counting messages for nats-py: it requests the rest when it reconnects."""
 
         def handle(subject: bytes, reply: bytes, headers: bytes, body: bytes) -> None:
             if (subscription := self._subs.get(number)) is not None:

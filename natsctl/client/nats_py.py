@@ -30,7 +30,7 @@ _LAZY = "nats.js"
 
 
 class _OnFirstUse(types.ModuleType):
-    """A module whose code runs when a name is missed in it.
+    """A module that runs its code at the first missing name.
 
     importlib's LazyLoader runs it on any access, and the import statement itself looks at `__spec__`.
     """

@@ -158,7 +158,7 @@ def to_object(body: bytes, time: str, revision: int, subject: str) -> StoredObje
 
 
 def _remains(body: bytes, time: str, revision: int, subject: str, name: str) -> StoredObject:
-    """Return what can be read of damaged metadata: enough to replace or delete the object, perhaps with its chunks."""
+    """Return the readable part of damaged metadata: enough to replace or delete the object, perhaps with its chunks."""
     with contextlib.suppress(ProtocolError):
         nuid = parse_object(body, subject).get("nuid")
         if isinstance(nuid, str) and is_valid_subject(nuid) and not set(nuid) & set(".*>"):
@@ -205,7 +205,7 @@ class ObjectBucket:
     async def find(self, name: str, *, fresh: bool = False, damaged: bool = False) -> StoredObject | None:
         """Return the metadata of an object, a deletion's too, or None. `fresh` asks the leader.
 
-        With `damaged`, which is for an object to be replaced or deleted, metadata that cannot be read is left out.
+        With `damaged`, for an object to be replaced or deleted, unreadable metadata is left out.
         """
         if not name:
             raise UsageError("an object needs a name")
@@ -272,13 +272,13 @@ LAGS_S = 5.0
 
 
 class ObjectDamagedError(StorageError):
-    """The received bytes are not those that were stored."""
+    """The received bytes differ from the stored ones."""
 
 
 async def get(bucket: ObjectBucket, found: StoredObject, target: IO[bytes], on_progress: Callable[[int], None]) -> None:
     """Write an object's bytes to `target`; the callback gets the number of bytes received.
 
-    Raises ObjectDamagedError, which names the fault.
+    Raises ObjectDamagedError with the fault.
     """
     hashed, size = hashlib.sha256(), 0
     if found.size:
@@ -301,7 +301,7 @@ async def get(bucket: ObjectBucket, found: StoredObject, target: IO[bytes], on_p
 
 @contextmanager
 def beside(target: Path) -> Iterator[IO[bytes]]:
-    """Yield a file to write, which becomes `target` when all goes well; else nothing is left of it.
+    """Yield a file to write; it becomes `target` on success, else nothing is left of it.
 
     Raises UsageError if no file can be, StorageError if it cannot be written.
     """
@@ -334,7 +334,7 @@ class Meta:
     chunk_bytes: int = CHUNK_BYTES
 
     def document(self, bucket: str, nuid: str) -> dict[str, Any]:
-        """Return the metadata as far as it is known before the bytes are."""
+        """Return the metadata known before the bytes."""
         said = {"description": self.description, "headers": self.headers, "metadata": self.metadata}
         return {
             "name": self.name,
@@ -425,7 +425,7 @@ async def _read(source: IO[bytes], size: int) -> bytes:
 
 
 def _waiting_number(source: IO[bytes]) -> int | None:
-    """Return the file descriptor of a pipe, socket or terminal; None for a file, whose bytes are all there."""
+    """Return the file descriptor of a pipe, socket or terminal; None for a file."""
     try:
         number = source.fileno()
     except OSError:
@@ -486,7 +486,7 @@ class _Upload:
 
     def _check(self, answer: Message) -> None:
         if answer.status == NO_RESPONDERS:
-            raise UnreachableError(f"no responders on {self._subject}: the bucket has gone, or is in another account")
+            raise UnreachableError(f"no responders on {self._subject}: it was deleted, or is in another account")
         raw = parse_object(answer.body, self._subject)
         if error := raw.get("error"):
             raise ApiResponseError(api_error(error), self._subject)
@@ -504,7 +504,7 @@ async def objects(bucket: ObjectBucket, *, deletes: bool = False) -> list[Stored
 
 
 def watch(bucket: ObjectBucket, options: WatchOptions) -> AsyncIterator[StoredObject]:
-    """Yield the objects that exist, then those that are put and deleted.
+    """Yield the existing objects, then put and deleted ones.
 
     Raises NothingReceivedError if the wait ended without any.
     """

@@ -2,7 +2,7 @@
 
 Those take longer to import than a person waits for a list of names.
 
-`OneShotClient` serves completion, for which every failure is an `UnreachableError`. `PlainConnection` serves commands
+`OneShotClient` serves completion; every failure is an `UnreachableError`. `PlainConnection` serves commands
 that make single requests or publish one message (`Session.ask`): it is the part of a Connection that `Requests` uses,
 and its methods block instead of being suspended, so that `completed` gets the result of their coroutines without an
 event loop. It reports only silence itself, and the end of a connection over which something may have been changed. On
@@ -58,7 +58,7 @@ def open_wire(target: Target, name: str, timeout_s: float) -> BlockingConnection
 
         return (context or ssl.create_default_context()).wrap_socket(plain, server_hostname=url.host)
 
-    # A str would be encoded as IDNA, whose tables take a fifth of the time.
+    # A str would be encoded as IDNA: its tables take a fifth of the time.
     host = url.host.encode() if url.host.isascii() else url.host
     wire = BlockingConnection(settings.inbox_prefix.rstrip(".") or "_INBOX")
     wire.connect(host, url.port, protocol, encrypt, timeout_s=timeout_s, tls_first=settings.tls_first)
@@ -148,7 +148,7 @@ class PlainConnection:
     async def publish(
         self, subject: str, body: bytes = b"", *, reply: str = "", headers: HeaderLike | None = None
     ) -> None:
-        """Send a message, which the server has read then; raises as `request`."""
+        """Send a message and wait until the server has read it; raises as `request`."""
         block = self._checked(subject, body, headers, reply)
         try:
             self._wire.send(encode_pub(subject.encode(), reply.encode(), block, body))

@@ -2,7 +2,7 @@
 
 A list leaves out an entry that cannot be read and reports it at the end, so that one bad stream, object, service or
 server does not hide the others. When a command fails on a value, its latest answers are checked against their models:
-this tells a server's fault from one of natsctl, and costs nothing when the command succeeds.
+this distinguishes a server's fault from natsctl's, and costs nothing when the command succeeds.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Received:
         self._unreadable: dict[str, bool] = {}
         """Faults of entries that were left out, and whether each was reported already."""
         self.report: Callable[[str], None] | None = None
-        """Reports a fault at once: for work that lasts, whose end may be far away."""
+        """Reports a fault immediately: for long-running work."""
         self.subjects: deque[str] = deque(maxlen=_KEPT)
         """Subjects of the last requests and subscriptions."""
 
@@ -86,7 +86,7 @@ class Received:
         return [fault for fault, is_reported in faults.items() if not is_reported]
 
     def fault_behind(self, failure: Exception) -> NatsctlError | None:
-        """Return the error for a failure over what a server sent, None if all that it sent is as it should be."""
+        """Return the error for a failure caused by a server's answer, or None if all answers are valid."""
         if isinstance(failure, UnicodeEncodeError):
             return None  # an argument that is not UTF-8; JSON of a server never has half a character
         for answer in self._answers:

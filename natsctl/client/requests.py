@@ -89,7 +89,7 @@ def _finite(text: str) -> float:
 
 
 _decoder = json.JSONDecoder(parse_float=_finite, parse_constant=_refuse)
-"""Decoder of JSON as it is defined: without NaN and infinite numbers, which no other program would read again."""
+"""Decoder of standard JSON: without NaN and infinite numbers, which other programs could not read."""
 
 
 _HALF: Final = b"\\ud"
@@ -206,7 +206,7 @@ class Requests:
         timeout_s: float | None = None,
         once: bool = False,
     ) -> dict[str, Any]:
-        """Return the JSON object that answers a request, which may be repeated unless it is to be sent `once`.
+        """Return the JSON object that answers a request; it may be repeated unless `once`.
 
         Raises as `ask`.
         """
@@ -431,7 +431,7 @@ def _may_help(failure: NatsctlError, may_repeat: bool) -> bool:
 
 
 async def together(connection: Connection, *work: Coroutine[Any, Any, T]) -> list[T]:
-    """Return the results of requests, which are made side by side where the connection can do that."""
+    """Return the results of requests, concurrent if the connection supports that."""
     if connection.concurrent:
         import asyncio
 

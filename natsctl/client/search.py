@@ -3,7 +3,7 @@
 Every given condition of a consumer search holds, or with `invert` none of them.
 
 A condition may be an expression over an information document: `state.messages > 1000 && config.name matches "^ORDERS"`.
-The words are those of expr-lang, which the `nats` tool uses: `and or not && || !`, comparisons, `in`, `contains`,
+The operators are expr-lang's, as in the `nats` tool: `and or not && || !`, comparisons, `in`, `contains`,
 `startsWith`, `endsWith`, `matches`, `??`, `? :`, arithmetic, `len lower upper`, lists and members. Nothing but these
 three functions can be called, so an expression can compute a value and do nothing else. A member that is absent is nil,
 and next to a number 0, as documents leave zeroes out; members are found in Go's spelling too (`Info.Config.MaxMsgs`).
@@ -256,7 +256,7 @@ class _Parser:
         if self._took("["):
             return self._list()
         if not self._left:
-            raise UsageError("--expression: it ends where a value is needed")
+            raise UsageError("--expression: a value is missing at its end")
         kind, token = self._left.pop()
         if kind == "number":
             plain = token.replace("_", "")
@@ -326,7 +326,7 @@ def _item(of: Node, at: Node) -> Node:
 
 
 STREAMS_AT_ONCE = 8
-"""Streams whose consumers are asked for at a time."""
+"""Number of streams whose consumers are requested at a time."""
 
 
 class SearchMatch(NamedTuple):
@@ -448,7 +448,7 @@ ConsumerTest = Callable[[Info], bool]
 
 @dataclass(frozen=True, slots=True)
 class SearchQuery:
-    """Criteria of a search; None, False and "" are not checked. Numbers are exclusive, except those of replicas."""
+    """Criteria of a search; None, False and "" are not checked. Numbers are exclusive, except of replicas."""
 
     pull: bool = False
     push: bool = False
@@ -494,7 +494,7 @@ class SearchQuery:
         if self.replicas is not None:
             yield lambda info: copies(info) <= (self.replicas or 0)
         if self.leader:
-            from natsctl.client.leaders import leader_of  # it imports the models, which a list of names does without
+            from natsctl.client.leaders import leader_of  # it imports the models, which a list of names does not need
 
             yield lambda info: leader_of(info) == self.leader
         if self.pinned:

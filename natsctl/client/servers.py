@@ -99,7 +99,7 @@ def _expanded(settings: Settings) -> Settings:
 def server_urls(text: str, origin: str) -> tuple[str, ...]:
     """Return the URLs of a comma separated list, with scheme and port added.
 
-    Raises UsageError, which does not repeat them: a part in the wrong place may be a password.
+    Raises UsageError without repeating them: a misplaced part may be a password.
     """
     parts = [part.strip() for part in text.split(",") if part.strip()]
     if not parts:

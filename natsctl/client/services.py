@@ -126,7 +126,7 @@ class EndpointNotFoundError(NatsctlError):
     exit_code = ExitCode.NOT_FOUND
 
     def __init__(self, service: str, endpoint: str, known: list[str]) -> None:
-        has = f"available: {', '.join(known)}" if known else "it has none"
+        has = f"available: {', '.join(known)}" if known else "it has no endpoints"
         super().__init__(f'service {service} has no endpoint "{endpoint}"', hint=has)
         self.known = known
 
@@ -163,9 +163,9 @@ def _sorted(found: list[ServiceAnswer[T]]) -> list[ServiceAnswer[T]]:
 async def _question(
     connection: Connection, verb: str, service: str, instance: str, *, report: bool = True
 ) -> list[ServiceAnswer[Any]]:
-    """Return the answers of the chosen instances: all, those of a service, or one.
+    """Return the answers of the chosen instances: all, a service's, or one.
 
-    Raises UnreachableError when there is none. Answers that are not understood are left out, and reported if `report`.
+    Raises UnreachableError without answers. Invalid answers are left out, and reported if `report`.
     """
     subject = ".".join(filter(None, (PREFIX, verb, service, instance)))
     if not is_valid_subject(subject) or "*" in subject or ">" in subject or subject.count(".") > 3:
@@ -199,9 +199,9 @@ def _unanswered(failure: UnreachableError, service: str, instance: str) -> Unrea
     if instance:
         text, hint = f"no instance {instance} of service {service} answered", f"natsctl service ls {service}"
     elif service:
-        text, hint = f"no service {service} answered", "natsctl service ls shows those that do"
+        text, hint = f"no service {service} answered", "natsctl service ls shows the services that answer"
     else:
-        text, hint = "no service answered", "services run in the account of this login, or there are none"
+        text, hint = "no service answered", "there may be no services in the account of this login"
     unreachable = UnreachableError(text, hint=hint)
     unreachable.subject = failure.subject
     return unreachable
@@ -217,7 +217,7 @@ Handle = Callable[["Message"], tuple[bytes, HeaderLike]]
 class EchoService:
     """One instance; `run` serves until it is cancelled or the connection ends."""
 
-    def __init__(self, name: str, headers: HeaderLike = (), description: str = "Echoes what it is sent") -> None:
+    def __init__(self, name: str, headers: HeaderLike = (), description: str = "Echoes requests") -> None:
         if not _NAME.fullmatch(name):
             raise UsageError(f"{name!r} is not a service name: letters, digits, _ and - only")
         self._headers = headers

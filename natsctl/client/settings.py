@@ -160,7 +160,7 @@ def resolve_file(value: str, name: str) -> str:
 
 
 def resolve_either(value: str, name: str, begins: str) -> str:
-    """Return the secret of a URI, of the text itself, which begins with `begins`, or of a file's path."""
+    """Return the secret from a URI, from the text itself (beginning with `begins`), or from a file."""
     pointed = _pointed(value, name)
     if pointed is not None:
         return pointed
@@ -199,7 +199,7 @@ def _output_of(name: str, tool: str, *words: str) -> str:
         )
     except FileNotFoundError:
         hint = "install it, or keep the secret in a file"
-        raise UsageError(f"{name}: {words[-1]} needs {tool}, which is not on PATH", hint=hint) from None
+        raise UsageError(f"{name}: {words[-1]} needs {tool}: not found on PATH", hint=hint) from None
     except (OSError, subprocess.TimeoutExpired) as failure:
         raise UsageError(f"{name}: {tool}: {failure}") from failure
     if done.returncode:

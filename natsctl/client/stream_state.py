@@ -1,7 +1,7 @@
 """State of a stream beyond its information: effect of a purge, sequence at a time, gaps, progress of its consumers.
 
 Counting messages of a subject below a sequence is a direct get's by-product (it says how many are still to come), so
-where a stream allows no direct gets only an upper bound is known.
+if a stream allows no direct gets only an upper bound is known.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Purge(NamedTuple):
 
 
 class PurgeEffect(NamedTuple):
-    """Messages that a purge removes (`at_most` where only a bound is known), their sequences, and their bytes.
+    """Messages that a purge removes (`at_most` if only a bound is known), their sequences, and their bytes.
 
     Bytes are an estimate by number unless everything goes; sequences are 0 if they are not known.
     """
@@ -83,7 +83,7 @@ async def purge_effect(manager: Manager, live: Answer[StreamInfoAnswer], purge: 
 
 
 async def _count(manager: Manager, stream: str, subject: str) -> int:
-    """Return how many messages the stream has on a subject, which may have wildcards."""
+    """Return the number of messages on a subject, possibly with wildcards."""
     answer = await manager.stream_info(stream, subjects_filter=subject)
     return sum((answer.value.state.subjects or {}).values())
 
@@ -148,7 +148,7 @@ async def next_message(manager: Manager, stream: str, seq: int, subject: str = A
 
 
 async def sequence_at(manager: Manager, live: Answer[StreamInfoAnswer], moment_ns: int) -> int:
-    """Return the lowest sequence from which on every message was stored at that moment or later.
+    """Return the lowest sequence such that every message from it on was stored at that moment or later.
 
     One past the end if none.
 
@@ -177,7 +177,7 @@ def is_complete(live: Answer[StreamInfoAnswer]) -> bool:
 
 
 def ranges(deleted: Iterable[int]) -> list[Gap]:
-    """Return ascending sequences as ranges; a 0, which nats-server lists for an empty stream, is ignored."""
+    """Return ascending sequences as ranges; a 0 (from nats-server for an empty stream) is ignored."""
     found: list[Gap] = []
     for seq in filter(None, deleted):
         if found and found[-1][1] + 1 == seq:
@@ -213,7 +213,7 @@ class LiveProgress(NamedTuple):
     messages: int
     infos: Sequence[Answer[Any]]
     missing: Sequence[str] = ()
-    """Consumers whose leaders do not answer."""
+    """Consumers with leaders that do not answer."""
 
 
 async def progress(manager: Manager, stream: str) -> LiveProgress:

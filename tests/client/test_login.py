@@ -83,7 +83,7 @@ def test_secrets_may_be_pointed_to(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     [
         (Settings(creds="/nowhere/a.creds"), "creds: No such file"),
         (Settings(token="env://NOT_SET_ANYWHERE"), "NOT_SET_ANYWHERE is not set"),
-        (Settings(token="op://vault/item"), "needs op, which is not on PATH"),
+        (Settings(token="op://vault/item"), "needs op: not found on PATH"),
         (Settings(nkey="data:;base64,***"), "not base64"),
         (Settings(nkey="data:;base64,aGVsbG8="), "no NKey seed"),
         (Settings(nkey="data:;base64," + base64.b64encode(b"SU" + b"1" * 56).decode()), "not valid"),

@@ -3,7 +3,7 @@
 The hash of a token is HMAC-SHA-256 under a secret of 32 random bytes, in base32-hex of lower case, as long as the
 token and at least 16 characters: equal tokens stay equal, in subjects, filters and names alike. The key file beside
 the backup has the secret and the tokens; given to another edit it makes the same hashes. Hashes and key files are
-those of `nats backup edit --obfuscate`. Source: jsm.go, backup/obfuscate.go.
+as in `nats backup edit --obfuscate`. Source: jsm.go, backup/obfuscate.go.
 """
 
 from __future__ import annotations

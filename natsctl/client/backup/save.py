@@ -12,7 +12,7 @@ windows, so that many answers are in flight; if a whole window is empty the next
 state comes first in an archive, so the messages wait in a separate file; its frames follow the state's.
 
 A client cannot see which delivered messages of a consumer are not acknowledged: each consumer resumes
-behind its ack floor, so that such messages are delivered again rather than lost.
+after its ack floor, so that such messages are delivered again rather than lost.
 """
 
 from __future__ import annotations

@@ -191,7 +191,7 @@ async def _main() -> None:
 
 
 def _runner() -> Any:
-    """Return the function that runs the loop: uvloop's where the platform has it, whose turns take half the time."""
+    """Return the function that runs the loop: uvloop's if available, because its turns take half the time."""
     try:
         return importlib.import_module("uvloop").run
     except ImportError:
@@ -258,7 +258,7 @@ class Workers:
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 limit=MAX_LINE_BYTES,
-                # Ctrl-C is for the parent, which ends the workers: one that is just starting would print a traceback.
+                # Ctrl-C is for the parent, which ends the workers: a starting one would print a traceback.
                 process_group=0,
             )
             self._workers.append(_Worker(process))
@@ -389,7 +389,7 @@ async def changes(manager: Manager, load: Load) -> list[Preparation]:
 
 
 def _for_stream(load: Load, found: dict[str, Any] | None) -> list[Preparation]:
-    """Return the request that makes, or changes, the stream; none where it is as it should be."""
+    """Return the request that creates or changes the stream; none if it is up to date."""
     name, kind = load.stream_name, "Bucket" if load.kind.startswith("kv") else "Stream"
     may_create = load.create or (load.kind == "kv put" and load.bucket == DEFAULT_BUCKET)
     if found is None:
@@ -432,7 +432,7 @@ async def _for_consumer(manager: Manager, load: Load) -> list[Preparation]:
     if load.filter:
         config["filter_subjects"] = list(load.filter)
     body = {"stream_name": load.stream, "config": config}
-    notice = f"created Consumer {load.consumer}, which is removed at the end"
+    notice = f"created Consumer {load.consumer}; it is removed at the end"
     return [Preparation(endpoints.CONSUMER_CREATE, (load.stream, load.consumer), body, notice)]
 
 

@@ -126,7 +126,7 @@ class Latencies:
 
 
 def _step(ns: int) -> int:
-    """Return the number of the bin: two for each power of two, whose second half begins half-way to the next."""
+    """Return the number of the bin: two for each power of two; the second begins half-way to the next."""
     ns = max(ns, 2)
     bits = ns.bit_length()
     return 2 * bits + (ns >> (bits - 2) & 1)
@@ -215,7 +215,7 @@ class Pace:
         return max(1, min(most, int(self._rate * PACED_S))) if self._rate else most
 
     async def rest(self, done: int) -> None:
-        """Wait until more than `done` messages may have gone."""
+        """Wait until more than `done` messages may be sent."""
         if self._sleep_s:
             await asyncio.sleep(self._sleep_s)
         if self._rate and (early_s := self._begin_s + done / self._rate - time.monotonic()) > 0:

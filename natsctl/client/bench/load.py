@@ -108,7 +108,7 @@ class Load:
 
     @property
     def stream_name(self) -> str:
-        """Return the stream it uses: its own, or that of its bucket; "" for core NATS."""
+        """Return the stream it uses: its own, or its bucket's; "" for core NATS."""
         if self.kind.startswith("kv"):
             return f"KV_{self.bucket}"
         return self.stream if self.kind.startswith("js") else ""

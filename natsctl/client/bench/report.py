@@ -55,7 +55,7 @@ class Report(msgspec.Struct):
 
 @dataclass(slots=True)
 class ClientResult:
-    """Result of one client; times on the machine's monotonic clock, which all its processes share."""
+    """Result of one client; times on the machine's monotonic clock, common to all processes."""
 
     number: int
     msgs: int

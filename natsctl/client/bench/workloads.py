@@ -318,7 +318,7 @@ class FastBatchFlow:
 def _odd(subject: str, said: dict[str, object]) -> NatsctlError:
     if error := said.get("error"):
         return ApiResponseError(api_error(error), subject)
-    return ProtocolError(f"the stream answered on {subject} what is not an ack of a fast batch: {said}")
+    return ProtocolError(f"the stream's answer on {subject} is not an ack of a fast batch: {said}")
 
 
 async def publish_fast(client: BenchClient) -> None:

@@ -1,7 +1,7 @@
 """Reading from pull, push and ordered consumers.
 
 A pull request lives on the server until it is served, expires, or its inbox has no subscriber any more: so a reader
-that stops ends the inbox, and no request is left behind. Messages that had arrived by then and were not read are nak'ed
+that stops ends the inbox, and no request is left. Messages that had arrived by then and were not read are nak'ed
 at once, so that others do not wait until the ack wait is over.
 
 A push consumer is read by a subscription on its delivery subject that answers flow control.
@@ -277,7 +277,7 @@ QUIET_S: Final = 30.0
 async def pushed(manager: Manager, info: Mapping[str, Any]) -> AsyncGenerator[Message, None]:
     """Yield the messages that the push consumer delivers, without end, as a member of its queue group if it has one.
 
-    `info` is what the server reports about the consumer. Raises UnreachableError when its heartbeats stay away, and
+    `info` is what the server reports about the consumer. Raises UnreachableError without heartbeats, and
     ApiResponseError if the consumer does not exist any more.
     """
     connection, config = manager.connection, info["config"]
@@ -316,7 +316,7 @@ async def pushed(manager: Manager, info: Mapping[str, Any]) -> AsyncGenerator[Me
 async def _is_repeated(manager: Manager, message: Message, config: Mapping[str, Any]) -> bool:
     """Return whether a message was acknowledged before the connection was lost; it is acknowledged again then.
 
-    A server that is killed may forget acks that it has confirmed. Without acks, what was delivered counts.
+    A killed server may lose acks that it has confirmed. Without acks, deliveries count.
     """
     acked = manager.acked
     if not manager.connection.patient or not message.reply:
@@ -337,7 +337,7 @@ _STARTING: Final = frozenset((ErrCode.NOT_ENABLED, ErrCode.NOT_ENABLED_FOR_ACCOU
 
 
 async def resumed(connection: Connection, attempt: Callable[[], Awaitable[T]]) -> T:
-    """Return the result of `attempt`, which is repeated while the server is restarted or a leader is elected.
+    """Return the result of `attempt`, repeated while the server is restarting or a leader is being elected.
 
     Raises ApiResponseError, such as for a stream that does not exist any more, and UnreachableError after a bounded
     time; a patient connection waits for a leader without end.
@@ -430,7 +430,7 @@ class OrderedReader:
         await self._end(leaving=True)
 
     async def stored(self) -> AsyncIterator[Delivered]:
-        """Yield the messages that existed when reading began, and those that replaced them meanwhile.
+        """Yield the messages that existed at the start of reading, and their replacements meanwhile.
 
         A message that is replaced before it is sent comes as its successor, after the others, maybe a moment later. So
         reading continues until as many have come as existed and none is pending, or the server reports the end, or
@@ -545,7 +545,7 @@ class OrderedReader:
         await resumed(self._manager.connection, self._begin)
 
     async def _find_place(self) -> None:
-        """After a lost connection, check that the stream is the same, and has what was read.
+        """After a lost connection, check that the stream is the same, and has the messages read so far.
 
         Another stream of that name is read from its beginning; one that has lost its end, from there.
         """
@@ -587,7 +587,7 @@ class OrderedReader:
             raise
         pending = int(made.get("num_pending") or 0)
         if not self._next_seq and self._deliver != "all" and (self._deliver == "new" or not pending):
-            # What is published while the connection is lost comes after this place.
+            # Messages published while the connection is lost come after this place.
             self._next_seq = int((made.get("delivered") or {}).get("stream_seq") or 0) + 1
         return pending
 

@@ -24,7 +24,7 @@ SOURCES: dict[str, tuple[str, ...]] = {
         "$SYS.ACCOUNT.*.SERVER.CONNS",
     ),
 }
-"""The subjects of each kind of events; those of servers are heard in the system account only."""
+"""The subjects of each kind of events; server events only reach the system account."""
 SYSTEM_ONLY = "srv_advisory"
 
 
@@ -56,7 +56,7 @@ class EventFilter:
     consumer: str = ""
 
     def passes(self, payload: bytes, event: Mapping[str, Any] | None) -> bool:
-        """Return whether the event passes; `event` is its payload as an object where it is one."""
+        """Return whether the event passes; `event` is its payload as an object, if it is one."""
         if self.pattern is not None and not self.pattern.search(payload.decode("utf-8", "replace")):
             return False
         fields = event or {}

@@ -135,7 +135,7 @@ async def feed_of_stream(
 ) -> MessageFeed:
     """Return the feed of the stream's messages on the subjects, from `start` on; "" for the stream that stores them.
 
-    `count` is the number of messages, 0 for no end. Streams whose messages are delivered once (work queue, interest)
+    `count` is the number of messages, 0 for no end. Streams that deliver messages once (work queue, interest)
     are read by direct gets, which remove nothing. Raises UsageError if no stream is named or found for the
     subjects, ApiResponseError if it does not exist.
     """

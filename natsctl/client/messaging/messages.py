@@ -141,7 +141,7 @@ _EXCLUDED = {
     "--schedule-cron": "--schedule-at, --schedule-every or --schedule-after",
     "--schedule-every": "--schedule-at or --schedule-after",
 }
-"""The flags for a time, and those that each of them excludes: a schedule has one time."""
+"""The flags for a time, each with the flags it excludes: a schedule has one time."""
 
 
 def stream_headers(asked: Mapping[str, Any], now_ns: int) -> tuple[tuple[str, str], ...]:

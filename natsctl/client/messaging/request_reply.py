@@ -1,7 +1,7 @@
 """Requests and replies.
 
 Requests with their answers as they come, and the failure that an answer's headers report; requests and replies of
-other clients, matched by subject; and the answering of requests, also by a program, which is run without a shell and
+other clients, matched by subject; and the answering of requests, also by a program, run without a shell and
 reads the body from stdin.
 """
 
@@ -190,7 +190,7 @@ async def run(words: list[str], body: bytes, environment: Mapping[str, str] | No
 
 
 async def _feed(process: asyncio.subprocess.Process, body: bytes) -> None:
-    """Write the body to a program, which may end before it has read all of it."""
+    """Write the body to a program; it may end before it has read everything."""
     assert process.stdin is not None
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
         process.stdin.write(body)

@@ -192,7 +192,7 @@ class System:
     async def ask_one(
         self, server: str, what: str, body: dict[str, Any] | None = None, *, changes: bool = False
     ) -> ServerAnswer:
-        """Return the answer of the server with that name or id; raises ApiResponseError where it refuses.
+        """Return the answer of the server with that name or id; raises ApiResponseError if it refuses.
 
         With `changes` nothing is sent in a dry run: DryRunError is raised.
         """
@@ -208,7 +208,7 @@ class System:
     async def find(self, server: str) -> ServerAnswer:
         """Return the statistics of the one server of that name or id.
 
-        Raises ServerNotFoundError, which knows the names there are.
+        Raises ServerNotFoundError with the known names.
 
         Without a name the server of this connection.
         """
@@ -236,7 +236,7 @@ class System:
         return ServerAnswers(meant, scope.expect or len(meant))
 
     async def profiles(self, body: dict[str, Any], scope: ServerScope = ALL) -> ServerAnswers:
-        """Return the profile of each server, which takes the `duration` (ns) in `body`."""
+        """Return the profile of each server; it takes the `duration` (ns) in `body`."""
         before_s = self.connection.timeout_s
         self.connection.timeout_s += body.get("duration", 0) / 1e9
         try:
@@ -245,7 +245,7 @@ class System:
             self.connection.timeout_s = before_s
 
     async def profile_of(self, server: ServerAnswer, body: dict[str, Any]) -> ServerAnswer:
-        """Return the profile of one server, which takes the `duration` (ns) in `body`."""
+        """Return the profile of one server; it takes the `duration` (ns) in `body`."""
         wait_s = self.connection.timeout_s + body.get("duration", 0) / 1e9
         return await exchange(self.connection, _subject(server.id, "PROFILEZ"), body, wait_s)
 
@@ -258,7 +258,7 @@ class System:
 
 
 class ServerNotFoundError(NatsctlError):
-    """No server answers to a name; `known` are those that do."""
+    """No server answers to a name; `known` are the answering ones."""
 
     exit_code = 3
 
