@@ -45,7 +45,7 @@ def doctor(
     start: Annotated[bool, Option("--start", help="also start Spark and measure the time to its first answer")] = False,
     json: Json = False,
 ) -> int:
-    """Check what Spark needs on this machine: packages, Java, caches, memory; and say what to do.
+    """Check what Spark needs on this machine: packages, Java and caches; and say what to do.
 
     Ends with 1 if Spark cannot start.
     """
