@@ -267,7 +267,7 @@ def _bytes_of(work: Callable[..., array[int]]) -> Callable[..., bytes]:
 
 def spec(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return the Python that a native function does the same as."""
-    specification: Callable[..., Any] = function.__wrapped__  # type: ignore[attr-defined]
+    specification: Callable[..., Any] = getattr(function, "__wrapped__", function)  # without the module: itself
     return specification
 
 
