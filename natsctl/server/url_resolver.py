@@ -1,8 +1,8 @@
-"""Account JWTs from a URL: each account's is at the URL with its public key behind it.
+"""Account JWTs from a URL: the URL followed by the account's public key.
 
-Theory of operation. Nothing here waits on the event loop. A login whose account is not known asks for `fetch_all`,
-which runs in a thread: it fetches the account, and those that it imports from, in bounded number, size and time. The
-loop then takes what was fetched with `take`, decides the login, and forgets it again.
+Theory of operation. Nothing here waits on the event loop. A login with an unknown account requests `fetch_all`,
+which runs in a thread: it fetches the account, and the accounts it imports from, bounded in number, size and time. The
+loop then reads the results with `take`, decides the login, and drops them.
 
 Source: nats-server, accounts.go URLAccResolver.
 """
@@ -22,12 +22,12 @@ from natsctl.server.http_client import HttpError, in_own_loop, request
 FETCH_S: Final = 2.0
 """Time of one request. Source: nats-server, DEFAULT_ACCOUNT_FETCH_TIMEOUT."""
 MAX_FETCHES: Final = 64
-"""Accounts that one login may fetch: its own, and those that it imports from, and so on."""
+"""Maximum accounts that one login may fetch: its own and imported ones, recursively."""
 MAX_FETCH_S: Final = 10.0
 """Time of all of them together."""
 
 Fetched = dict[str, str]
-"""JWTs by account; "" where there is none."""
+"""JWTs by account, or ""."""
 
 
 class FetchError(Exception):
@@ -49,7 +49,7 @@ class UrlResolver:
         return self._offered.get(account) or None
 
     def take(self, fetched: tuple[Fetched, list[str]] | None) -> None:
-        """Offer what was fetched to `fetch` until the next call, and log the faults; None: nothing."""
+        """Offer fetched JWTs to `fetch` until the next call, and log the faults; None: nothing."""
         self._offered, faults = fetched or ({}, [])
         for fault in faults:
             self.warn(f"Account fetch failed: {fault}")

@@ -182,7 +182,7 @@ def terminal_width() -> int:
 
 
 def stderr_width() -> int | None:
-    """Return the columns of the terminal on stderr, COLUMNS if set; None where there is no terminal."""
+    """Return the columns of the terminal on stderr, COLUMNS if set; None without a terminal."""
     if not sys.stderr.isatty():
         return None
     if (columns := os.environ.get("COLUMNS", "")).isdigit() and int(columns):

@@ -1,8 +1,8 @@
 """Flags and arguments of commands: their declarations, and the values of a command line.
 
 Commands declare their parameters with `Option` and `Argument`, or with the rows of a table (flags.py). A line whose
-words are in order is sorted here: `globals.take_out` has found the flags by then. Typer, whose import takes longer than
-a short command, sorts the others, and reports what is wrong with them (irregular_lines.py).
+arguments are in order is sorted here: `globals.take_out` has found the flags by then. Typer (its import takes longer
+than a short command) sorts the others, and reports their faults (irregular_lines.py).
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ def _declared(hints: dict[str, Any], names: Iterable[str], defaults: dict[str, A
 def hints_of(source: Any) -> dict[str, Any]:
     """Return the annotations of a function or class by name.
 
-    Those that are names are looked up: the first text that is compiled costs as much as reading a command line.
+    Annotations that are names are looked up: compiling the first text costs as much as reading a command line.
     """
     known = getattr(source, "__globals__", {})
     hints = {name: known.get(text, text) for name, text in source.__annotations__.items()}
@@ -182,7 +182,7 @@ def hints_of(source: Any) -> dict[str, Any]:
 
 
 def _is_bundle(kind: Any) -> bool:
-    """Return whether this is a bundle of options: a NamedTuple whose fields are annotated as options."""
+    """Return whether this is a bundle of options: a NamedTuple with fields annotated as options."""
     return isinstance(kind, type) and issubclass(kind, tuple) and hasattr(kind, "_fields")
 
 
@@ -228,7 +228,7 @@ class Command:
             raise
 
     def sorted(self, words: Words) -> dict[str, Any] | None:
-        """Return the text or switch of each parameter that is given; None if the words are not in order."""
+        """Return the text or switch of each given parameter, or None if the arguments are not in order."""
         if words.unusual:
             return None
         given: dict[str, Any] = {}

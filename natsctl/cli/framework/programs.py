@@ -38,7 +38,7 @@ def programs() -> dict[str, str]:
 
 
 def run_program(path: str, words: Sequence[str], given: Mapping[str, object]) -> NoReturn:
-    """Execute that program in place of this process.
+    """Execute that program, replacing this process.
 
     Raises UsageError for flags before its name, which it would not get, NatsctlError if it cannot be run.
     """

@@ -20,7 +20,7 @@ HELP_KEY = "?"
 CONFIRM_HINT = "(y/N)"
 """Suffix of a yes/no question."""
 NO_MATCH = "no match: backspace takes a letter back"
-"""Text in place of a list's choices while none of them matches."""
+"""Text instead of a list's choices while none of them matches."""
 _HELP = object()
 """Answer of a list or a yes/no question when the help key was pressed."""
 
@@ -38,7 +38,7 @@ _LOOK = {
 class Question:
     """One question: its text, its default, and the parser of its answer.
 
-    `read` returns the value of the words, or raises ValueError with the reason.
+    `read` returns the value of the text, or raises ValueError with the reason.
     `choices` are pairs of label and value; with them the question is a list to pick from.
     """
 
@@ -211,7 +211,7 @@ def _show_position(asked: Asked) -> None:
 
     def draw_again(app: Any) -> None:
         nonlocal drawn
-        if line() != drawn:  # what is in sight is known only after it was drawn
+        if line() != drawn:  # the visible lines are known only after drawing
             drawn = line()
             app.invalidate()
 

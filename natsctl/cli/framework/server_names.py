@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 MAX_PAGES = 16
 """Pages of names that are read; for more the user types a few letters."""
 MAX_STREAMS_ASKED = 4
-"""Streams whose subjects are looked up for one word."""
+"""Maximum streams with subjects looked up for one argument."""
 MAX_WORDS = 500
 
 
@@ -66,7 +66,7 @@ def _beginning(names: list[str], current: str) -> list[str]:
 
 
 def _scope(current: str) -> tuple[str, bool, bool]:
-    """Return what the requests for names depend on of the word that is typed."""
+    """Return the part of the typed argument that the requests for names depend on."""
     return _filter(current), is_internal(current), current.startswith("$")
 
 
@@ -125,7 +125,7 @@ def _objects(server: OneShotClient, line: TypedLine, current: str) -> Iterator[s
 
 
 def _subjects(server: OneShotClient, line: TypedLine, current: str) -> Iterator[str]:
-    """Yield the subjects of streams, and those of stored messages."""
+    """Yield the subjects of streams, and of stored messages."""
     wanted = _filter(current)
     stream = line.value("STREAM")
     names = [stream] if stream else list(_pages(server, "STREAM.NAMES", "streams", {"subject": wanted}))

@@ -3,7 +3,7 @@
 A command is synchronous and asks the server through `Session.run`, as often as it needs; the first call connects,
 later ones use the same connection, and `close` (called by main) ends it. Between two calls the loop stands still, so
 a person may take minutes over a prompt, or Spark over its work: a connection that rested longer than `MAX_REST_S` is
-made anew, because the server may have cut it as stale by then, and so is one that is found to be lost after a shorter
+reopened, because the server may have closed it as stale by then, and so is one that is found to be lost after a shorter
 rest, as the server may have been restarted. Secrets for the login may come from stdin (`--password-stdin`).
 """
 
@@ -66,9 +66,9 @@ class Session:
         self.effect: dict[str, Any] = {}
         """Effect that a command would have, for the end of a dry run."""
         self.archive = ""
-        """Bundle of an audit whose documents answer in place of servers, without one "": they are asked."""
+        """Audit bundle with documents that replace the servers' answers; "": servers are asked."""
         self.lasting = False
-        """Whether all work goes on when the connection is lost: that of live views, which ask again and again."""
+        """Whether all work continues after a lost connection: live views ask repeatedly."""
         self.waits = not options.no_reconnect
         """Whether a command may wait for a server or a leader that is lost."""
         self.received = Received()
@@ -110,9 +110,9 @@ class Session:
             self._last_used_s = time.monotonic()
 
     def ask(self, work: Callable[[Manager], Awaitable[T]], *, changes: bool = False) -> T:
-        """Return the result of `work(manager)`, which makes requests, or publishes, one after another.
+        """Return the result of `work(manager)`, which makes requests, or publishes, sequentially.
 
-        A plain server is asked without asyncio and nats-py. What needs more is left to `run`, which does all of the
+        A plain server is asked without asyncio and nats-py. Other work is left to `run`, which does all of the
         work again, unless it `changes` something that it may have done. Raises as `run`.
         """
         from natsctl.client.one_shot import NeedsMoreError, completed
@@ -138,7 +138,7 @@ class Session:
         return self.run(rest)
 
     def _plain(self, changes: bool) -> PlainConnection | None:
-        """Return a connection for requests alone; None where one is open already, or needs more."""
+        """Return a connection only for requests; None if one is already open, or more is needed."""
         options = self.options
         if self._manager or self._embedded or self.lasting or options.trace or options.tls_insecure:
             return None
@@ -216,7 +216,7 @@ class Session:
         return Manager(connection)
 
     def _recorded(self) -> RecordedConnection:
-        """Return the connection whose servers answer from the bundle."""
+        """Return the connection that answers from the bundle."""
         from natsctl.client.audit.bundle import Bundle
         from natsctl.client.audit.recording import RecordedConnection
 
@@ -228,7 +228,7 @@ class Session:
             raise
 
     async def _connect_embedded(self, target: Target, name: str) -> Connection:
-        """Return a connection to the embedded server, which may be changing hands between two commands."""
+        """Return a connection to the embedded server; its owner may be changing between two commands."""
         import asyncio
 
         from natsctl.api.errors import UnreachableError
@@ -363,7 +363,7 @@ def _asked_secret(name: str) -> str:
 
 
 def _first_line() -> str:
-    # From the bytes, not from the text layer: the rest is the body of a message, which is read later.
+    # From the bytes, not from the text layer: the rest is the body of a message and is read later.
     line = sys.stdin.buffer.readline(MAX_SECRET_BYTES + 1)
     if len(line) > MAX_SECRET_BYTES:
         raise UsageError(f"the first line of stdin is longer than {MAX_SECRET_BYTES} bytes")

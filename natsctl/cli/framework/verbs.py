@@ -71,7 +71,7 @@ def _loaded(command: Any) -> Any:
 
 
 def find(noun: Verb, words: Sequence[str]) -> tuple[list[Verb], list[str]]:
-    """Return the rows from a noun to the command that the words name, and the words left for that command.
+    """Return the rows from a noun to the command of the arguments, and the remaining arguments.
 
     Flags before a verb are moved after it, as they belong to the command. A word after a flag that is not a verb is the
     flag's value; any other word that is not a verb ends the search.
@@ -88,7 +88,7 @@ def find(noun: Verb, words: Sequence[str]) -> tuple[list[Verb], list[str]]:
 
 
 def _verb_at(verbs: Sequence[Verb], words: Sequence[str]) -> int | None:
-    """Return the position of the verb among the words; None if there is none."""
+    """Return the position of the verb among the arguments, or None."""
     after_flag = False
     for at, word in enumerate(words):
         if word == "--":

@@ -1,7 +1,7 @@
 """The system account of one running server: its requests, and the listener of its events.
 
-Theory of operation. Every request has a handler subscription in the system account; a few, which an account may ask
-about itself, have one in each account. A request from any other account has no responders, which is what keeps others
+Theory of operation. Every request has a handler subscription in the system account; a few requests of an account
+about itself have one in each account. A request from any other account has no responders, which is what keeps others
 out. Connections are reported by the broker's listener, times by its tick.
 """
 
@@ -41,7 +41,7 @@ ACCOUNT_NAMES: Final = ("SUBSZ", "CONNZ", "LEAFZ", "JSZ", "INFO", "STATZ", "CONN
 """Asked on `$SYS.REQ.ACCOUNT.<account>.<name>`."""
 
 USER_INFO: Final = "$SYS.REQ.USER.*.INFO"
-"""The subject to which nats-server maps its accounts' `$SYS.REQ.USER.INFO`; a direct request has no known user."""
+"""nats-server maps its accounts' `$SYS.REQ.USER.INFO` to this subject; a direct request has no known user."""
 
 DEBUG_SUBJECTS: Final = {"$SYS.REQ.ACCOUNT.NSUBS": "NSUBS", "$SYS.DEBUG.SUBSCRIBERS": "SUBSCRIBERS"}
 
@@ -57,9 +57,9 @@ class SystemAccount:
     """The requests and events of one server; the broker's listener for connections."""
 
     def __init__(self, server: ServerInstance, wake: Callable[[], None], reload: ReloadCall) -> None:
-        """Prepare requests and events of `server`; `wake` asks for a turn, in which `requests.run` is called.
+        """Prepare requests and events of `server`; `wake` requests a turn that calls `requests.run`.
 
-        `reload` reads the configuration again, and calls back with the reason where it cannot.
+        `reload` reads the configuration again, and calls back with the reason if it fails.
         """
         self._server = server
         self._broker: Broker = server.broker

@@ -92,7 +92,7 @@ class ServerFilter(msgspec.Struct, kw_only=True):
 
 
 class NoOptions(msgspec.Struct):
-    """The options of an endpoint that has none."""
+    """The options of an endpoint without options."""
 
 
 class RequestFormat(msgspec.Struct, frozen=True):
@@ -103,7 +103,7 @@ class RequestFormat(msgspec.Struct, frozen=True):
     options: type[msgspec.Struct] = NoOptions
 
     def read(self, body: bytes) -> tuple[ServerFilter, Any]:
-        """Return the filter and the options of a body; an empty one has none. Raises DecodeError with Go's text."""
+        """Return the filter and the options of a body; none for an empty one. Raises DecodeError with Go's text."""
         given = read_plain(body, _shape(self)) if body else {}
         return _filled(ServerFilter, given), _filled(self.options, given)
 
@@ -153,7 +153,7 @@ class SystemEndpoint(msgspec.Struct, frozen=True):
 
 
 def profilez(server: ServerInstance, options: ProfilezOptions) -> dict[str, Any]:
-    """Return why there is no profile: those are of Go programs, and this is none."""
+    """Return why there is no profile: only Go programs have them."""
     text = f'Profile "{options.name}" not found' if options.name else "Profile name not specified"
     return {"profile": None, "error": text}
 
@@ -187,7 +187,7 @@ SERVER_ENDPOINTS: Final[Mapping[str, SystemEndpoint]] = {
 def _about(
     answer: Callable[[Any, Any], object], option: str = "account", **others: Any
 ) -> Callable[[ServerInstance, Any, str], object]:
-    """Return a responder about an account, which is one of the options of `answer`."""
+    """Return a responder about an account, given in the options of `answer`."""
     return lambda server, options, account: answer(
         server, msgspec.structs.replace(options, **{option: account}, **others)
     )
@@ -287,7 +287,7 @@ class ResponseWriter:
         """Answer a request as its `form` reads, with what `respond` makes of its options.
 
         `nothing`: there is never data, only success or not. A request without a reply subject is not carried out.
-        What is left to be made of a long answer is returned.
+        Returns the rest of a long answer.
         """
         if not request.reply:
             return None
@@ -326,7 +326,7 @@ class ResponseWriter:
         return {"server": server_info(self._broker), **rest}
 
     def send(self, request: SystemRequest, body: object, header: bytes = b"") -> None:
-        """Publish an answer to the reply subject; `header` is that of the request, which may ask for an encoding."""
+        """Publish an answer to the reply subject; `header` is the request's, which may ask for an encoding."""
         self._publish(request, encode(body), header)
 
     def _publish(self, request: SystemRequest, payload: bytes, header: bytes) -> None:
@@ -341,7 +341,7 @@ class ClientRequest(Model):
 
 
 def client_asked(body: bytes) -> int | None:
-    """Return the client that a body names; None for a malformed one, which is not answered."""
+    """Return the client named by a body; None if it is malformed (no answer is sent)."""
     try:
         return msgspec.convert(read_plain(body, ClientRequest), ClientRequest).cid
     except DecodeError:
@@ -368,7 +368,7 @@ def send_elsewhere(broker: Broker, cid: int) -> None:
 def subscribers(account: Account, subject: str, queue: bytes | None = None) -> int:
     """Return the number of clients' subscriptions that take a literal `subject`, or that a pattern covers.
 
-    With `queue`, those of that group alone.
+    With `queue`, only of that group.
     """
     if is_literal(subject):
         clients, groups, _ = account.routes.find(subject.encode())
@@ -407,7 +407,7 @@ class SystemResponders:
     def __init__(
         self, server: ServerInstance, accounts: AccountEvents, heartbeat: StatszHeartbeat, reload: ReloadCall
     ) -> None:
-        """`reload` reads the configuration again, and calls back with the reason where that fails."""
+        """`reload` reads the configuration again, and calls back with the reason if that fails."""
         self._server = server
         self._broker: Broker = server.broker
         self._accounts = accounts

@@ -2,7 +2,7 @@
 
 Theory of operation. An account's number of connections is published when one comes or goes, and again every 30 s while
 there are any. `_due` holds the time of the next event of each account with connections, by name; a published account
-moves to the end, and all wait equally long, so the first entry is always the next one. Nothing is built where nothing
+moves to the end, and all wait equally long, so the first entry is always the next one. Nothing is built if nothing
 subscribes. STATSZ is published often after the start, then every ten seconds. Answers are compressed on request.
 """
 
@@ -50,7 +50,7 @@ def event_head(broker: Broker, kind: str) -> dict[str, Any]:
 
 
 ACCOUNT_HEARTBEAT_NS: Final = 30 * 1_000_000_000
-"""Time between two events of an account whose connections stay. Source: nats-server, eventsHBInterval."""
+"""Time between two events of an account with unchanged connections. Source: nats-server, eventsHBInterval."""
 
 
 class AccountEvents:
@@ -96,7 +96,7 @@ class AccountEvents:
 
 ACCOUNT_AUTH_ERROR: Final = b"$SYS.ACCOUNT.CLIENT.AUTH.ERR"
 REDACTED: Final = "[REDACTED]"
-"""The text for a token where a user would be named."""
+"""Replacement of a token as the user's name."""
 
 
 class ConnectionEvents:
@@ -131,7 +131,7 @@ class ConnectionEvents:
         self, account: Account, subject: bytes, session: Session, reason: str, named: Account | None = None,
         came: Grant | None = None,
     ) -> None:  # fmt: skip
-        """Publish that a client has gone, in an account; `named` and `came` are as for `client_of`."""
+        """Publish that a client has disconnected, in an account; `named` and `came` are as for `client_of`."""
         if not account.has_interest(subject):
             return
         event = event_head(self._broker, "client_disconnect") | {
@@ -144,7 +144,7 @@ class ConnectionEvents:
 
 
 class OcspEvents:
-    """Events about other sides of connections whose certificates are not good."""
+    """Events about peers with bad certificates."""
 
     def __init__(self, broker: Broker, wake: Callable[[], None]) -> None:
         self._broker = broker
@@ -189,9 +189,9 @@ def is_leaf(session: Session) -> bool:
 def client_of(
     session: Session, stop_ns: int = 0, named: Account | None = None, came: Grant | None = None
 ) -> ClientInfo:
-    """Return the client of an event; with `stop_ns`, one that is gone.
+    """Return the client of an event; with `stop_ns`, a disconnected one.
 
-    `named` is another account than its own, `came` another grant: of the JWT of a client that was refused all the same.
+    `named` is another account than its own, `came` another grant: of the JWT of a client that was refused anyway.
     """
     from natsctl.api.advisories import ClientInfo  # events may have no subscriber
 
@@ -265,7 +265,7 @@ class StatszHeartbeat:
         self.broadcast()
 
     def broadcast(self) -> None:
-        """Publish STATSZ where there is a subscriber, unless it was published just now: then a little later."""
+        """Publish STATSZ if there is a subscriber; if it was just published, a little later."""
         now_ns, system = self._broker.clock.monotonic_ns(), self._broker.system_account
         wait_ns = min(STATSZ_RATE_LIMIT_NS, self._interval_ns)
         if self._last_ns is not None and now_ns - self._last_ns < wait_ns:

@@ -1,4 +1,4 @@
-"""Requests to the system account, and the queue in which they wait for their answers.
+"""Requests to the system account, and their queue.
 
 A handler copies a request into the queue and returns, so that it is answered after everything read with it has been
 counted, and a flood of expensive requests does not hold up a turn: `run` answers a bounded number, and begins none
@@ -31,7 +31,7 @@ RUN_NS: Final = 4_000_000
 
 
 class SystemRequest(msgspec.Struct, frozen=True):
-    """One request; `account` is where it was asked, and where its answer goes."""
+    """One request; `account` is the account of the requester and of the answer."""
 
     account: Account
     subject: str
@@ -49,7 +49,7 @@ class RequestQueue:
     """The requests that wait for their answers."""
 
     def __init__(self, wake: Callable[[], None], clock: Clock) -> None:
-        """`wake` asks for a turn, in which `run` is called."""
+        """`wake` requests a turn that calls `run`."""
         self._wake = wake
         self._clock = clock
         self._size = 0
@@ -92,4 +92,4 @@ class RequestQueue:
 
 
 ALL_SERVERS: Final = "PING"
-"""The token in place of a server's id, or of an account's name, in a request to all."""
+"""The token for all servers or accounts instead of an id or name."""

@@ -36,7 +36,7 @@ _ATTRIBUTES: Final = {
 """Attributes of a subject in the order of its text."""
 
 _SINGLE: Final = frozenset({"2.5.4.5", "2.5.4.3"})
-"""Attributes of which only the last counts."""
+"""Attributes with only the last one counting."""
 
 _PRINTABLE: Final = re.compile(r"[A-Za-z0-9 '()+,\-./:=?]*")
 _PRINTABLE_STRING: Final = 0x13
@@ -82,7 +82,7 @@ def public_key_sha256(der: bytes) -> str:
 
 
 def subject_name(name: x509.Name) -> DistinguishedName | None:
-    """Return all of a subject, None where an attribute has a type without a name or is no text."""
+    """Return the whole subject, or None if an attribute has an unnamed type or is not a text."""
     elements = []
     for element in reversed(name.rdns):
         pairs = [(_NAMES.get(attribute.oid.dotted_string), attribute.value) for attribute in element]
@@ -166,7 +166,7 @@ def chain_of(connection: ssl.SSLObject) -> list[bytes]:
 
 
 def verified_chain_of(connection: ssl.SSLObject) -> list[bytes]:
-    """Return the chain that was verified in DER, the other side's certificate first; empty where none was."""
+    """Return the verified chain in DER, the other side's certificate first, or empty."""
     whole = getattr(connection, "get_verified_chain", None)
     if whole is not None:  # Python 3.13 and later
         return list(whole() or ())

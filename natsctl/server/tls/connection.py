@@ -39,7 +39,7 @@ class SecuredConnection(ClientConnection):
         self._timer: asyncio.TimerHandle | None = None
         self.raw: asyncio.Transport
 
-    # What the kinds of connections decide
+    # Hooks for the kinds of connections
 
     @property
     def _tls_options(self) -> TlsOptions | None:
@@ -118,7 +118,7 @@ class SecuredConnection(ClientConnection):
             self._answer(layer, layer.take(), clear)
 
     def _answer(self, layer: Layer, answer: bytes, clear: bytes) -> None:
-        """Send the output of TLS, and pass on what was received."""
+        """Send the output of TLS, and forward its input."""
         if answer:
             self.raw.write(answer)
         if layer.done and not self._secure:

@@ -1,6 +1,6 @@
 """TLS of connections: the contexts of a listener, and a layer between a transport and the protocol on it.
 
-Contexts are made from the listener's files, which a reload replaces. New connections use those of the last reload,
+Contexts are made from the listener's files; a reload replaces them. New connections use the latest ones,
 while existing ones keep theirs. Suites and errors have nats-server's names. The layer does one step for each chunk.
 
 asyncio's own start_tls takes a transport, but no bytes that were read from it before, and waits in a task of its own.
@@ -8,7 +8,7 @@ Here the first bytes decide whether a connection uses TLS, INFO may be sent in c
 never begin; hence this layer. It is the same pair of memory buffers around OpenSSL that asyncio uses.
 
 Where clients' certificates are verified, no session may be resumed: OpenSSL would then check neither the certificate's
-dates nor the authorities again. Python can turn off resumption in TLS 1.3 alone, so there is a `spare` context with
+dates nor the authorities again. Python can turn off resumption only in TLS 1.3, so there is a `spare` context with
 keys and a cache of its own. A ClientHello that would resume a session of the first context is passed to the spare,
 which does not know the session and makes a full handshake.
 """
@@ -114,7 +114,7 @@ def suite_name(openssl: str) -> str:
 
 
 def error_text(error: ssl.SSLError) -> str:
-    """Return nats-server's log text for a failed handshake, or OpenSSL's where it has none."""
+    """Return nats-server's log text for a failed handshake, else OpenSSL's."""
     text = _REASONS.get(error.reason or "", "")
     if isinstance(error, ssl.SSLCertVerificationError):
         return text + _VERIFY.get(error.verify_code, "certificate signed by unknown authority")
@@ -170,7 +170,7 @@ class TlsLayer:
     def __init__(
         self, context: ssl.SSLContext, hostname: str | None = None, spare: ssl.SSLContext | None = None
     ) -> None:
-        """Prepare the server's side; with `hostname`, the client's side, whose first `feed` is empty.
+        """Prepare the server's side; with `hostname`, the client's side (its first `feed` is empty).
 
         With `spare`, a context like the first, no session is resumed.
         """
@@ -339,7 +339,7 @@ class TlsContexts:
         return True
 
     async def prepare(self) -> str:
-        """Fetch what a handshake needs; return the reason if it cannot be had."""
+        """Fetch data for a handshake; return the reason for a failure."""
         return ""
 
     def layer(self) -> Layer:
@@ -434,7 +434,7 @@ def _choose_by_name(contexts: list[ssl.SSLContext], files: list[Path]) -> None:
 
 
 def client_context(options: TlsOptions | None) -> ssl.SSLContext:
-    """Return the context of a remote; raises OSError (ssl.SSLError included) where a file cannot be used."""
+    """Return the context of a remote; raises OSError (ssl.SSLError included) if a file is unusable."""
     options = options or TlsOptions()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_3 if options.min_version == "1.3" else ssl.TLSVersion.TLSv1_2

@@ -88,7 +88,7 @@ class TlsConnection(SecuredConnection):
         self.proceed()
 
     def handshake_comes_first(self) -> bool:
-        """Return whether something arrived before INFO was sent, which then waits for the handshake."""
+        """Return whether something arrived before INFO was sent; INFO then waits for the handshake."""
         if not self._greeted:
             self._stop_timer()
         return not self._greeted

@@ -60,7 +60,7 @@ MAX_WAITING: Final = 8192
 
 
 class WebSocketConnection(SecuredConnection):
-    """The transport side of one session behind WebSocket frames."""
+    """The transport side of one session over WebSocket frames."""
 
     __slots__ = (
         "_address", "_goodbye", "_http", "_listener_tls", "_pong", "_reader", "_upgrade", "_upgrader", "_writer",
@@ -80,7 +80,7 @@ class WebSocketConnection(SecuredConnection):
         self._pong: bytes | None = None
         """The answer to the last ping, where the client does not take its output."""
         self._address = ("", 0)
-        """Host and port of the other side, which a socket that was reset does not know any more."""
+        """Host and port of the other side: a reset socket does not know them any more."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.raw = self.transport = cast(asyncio.Transport, transport)
@@ -192,7 +192,7 @@ class WebSocketConnection(SecuredConnection):
         self._shell.wake()
 
     def _answer_ping(self, payload: bytes) -> None:
-        """Answer a ping; of those that come while the client does not read, only the last is."""
+        """Answer a ping; while the client does not read, only the last one is answered."""
         if self.blocked_since:
             self._pong = payload[:MAX_CONTROL_BYTES]
         else:

@@ -4,7 +4,7 @@ Checks of the request come in the order of RFC 6455 section 4.2.1, as in nats-se
 
 wsproto parses frames. Its own message and extension layers are left out: clients may send NATS in text frames that are
 no UTF-8, a message is handed on while it arrives, and the size of a decompressed one is limited. The status of a close
-frame follows the reason for which the server closes the connection.
+frame follows the server's reason for closing the connection.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ MAX_CONTROL_BYTES: Final = 125
 """Longest payload of a control frame."""
 
 COMPRESS_ABOVE: Final = 64
-"""Bytes of output from which compression begins."""
+"""Minimum bytes of output for compression."""
 
 BROWSER_FRAME_BYTES: Final = 4096
 """Largest frame that a browser is sent."""
@@ -238,7 +238,7 @@ def close_frame(status: int, text: str = "") -> bytes:
 
 
 def close_answer(payload: bytes) -> bytes:
-    """Return the answer to a close frame; raises FrameError where that was none."""
+    """Return the answer to a close frame; raises FrameError if it is invalid."""
     if not payload:
         return frame(FINAL | Opcode.CLOSE, b"")
     if len(payload) == 1:
@@ -274,10 +274,10 @@ GUID: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 DEFLATE: Final = "permessage-deflate"
 
 HEADERS_REFUSED: Final = frozenset({"host", "content-length", "connection", "upgrade", "nats-no-masking"})
-"""Headers that `headers` may not set, besides those that begin with `sec-websocket-`."""
+"""Headers that `headers` may not set, in addition to `sec-websocket-*`."""
 
 MAX_COOKIES: Final = 3000
-"""Cookies of a request; where there are more, none counts. Source: Go, net/http defaultCookieMaxNum."""
+"""Maximum cookies of a request; with more, none counts. Source: Go, net/http defaultCookieMaxNum."""
 
 _COOKIE_NAME: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _COOKIE_VALUE: Final = re.compile(r'[^\x00-\x1f\x7f-\xff";\\]*')
@@ -376,7 +376,7 @@ class Upgrader:
         return "\r\n".join([*lines, "", ""]).encode()
 
     def _origin_fault(self, headers: _Headers, secure: bool) -> str:
-        """Return the fault of a request's origin, "" where there is none; a request without an origin is allowed."""
+        """Return the fault of a request's origin, or ""; a request without an origin is allowed."""
         text = headers.first("origin") or headers.first("sec-websocket-origin")
         if not text or not (self.options.same_origin or self._origins):
             return ""
@@ -428,7 +428,7 @@ class _Headers:
         return any(part.strip(" \t").lower() == extension for part in text.replace(";", ",").split(","))
 
     def cookies(self) -> dict[str, str]:
-        """Return the last cookie of each name; malformed ones are left out, and all of them where there are too many.
+        """Return the last cookie of each name; without malformed ones, or none if there are too many.
 
         Source: Go, net/http readCookies.
         """
@@ -445,7 +445,7 @@ class _Headers:
 
 
 def _checked_key(headers: _Headers) -> str:
-    """Return the client's key; raises UpgradeError where it or another part of the handshake is missing."""
+    """Return the client's key; raises UpgradeError if a part of the handshake is missing."""
     key = headers.first("sec-websocket-key")
     faults = (
         (not headers.first("host"), "'Host' missing in request"),
@@ -503,7 +503,7 @@ def host_and_port(text: str, scheme: str) -> tuple[str, str]:
 
 
 def allowed_origin(text: str) -> Origin:
-    """Return an entry of `allowed_origins`; raises ValueError with nats-server's words."""
+    """Return an entry of `allowed_origins`; raises ValueError with nats-server's text."""
     try:
         origin = origin_of(text)
     except ValueError as error:

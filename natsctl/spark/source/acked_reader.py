@@ -1,14 +1,14 @@
-"""A streaming query that reads through a durable consumer and acknowledges what it has committed: at least once.
+"""A streaming query that reads through a durable consumer and acknowledges committed batches: at least once.
 
 Theory of operation. The driver pulls the messages of a batch when Spark asks for the batch's end, and puts them into
 the parts themselves. So a task that is tried again, a stage that is made again and a second look at the frame of a
-`foreachBatch` have the same rows, which no task that pulls for itself could promise; and tasks need no way to the
+`foreachBatch` have the same rows, which tasks that pull themselves could not guarantee; and tasks need no way to the
 server. A batch is acknowledged as a whole when Spark is done with it: with `commit`, or when the next batch begins
 where it ended, whichever comes first; the last batch of a run is never committed otherwise.
 
 An offset says how many messages were taken. It says nothing that they could be read again by, so a batch that another
 run of the query took and did not finish is empty when Spark does it again: its messages were not acknowledged, come
-again, and are part of a later batch. They come at once where the offset has their sequences, which are then refused on
+again, and are part of a later batch. They come immediately if the offset has their sequences, which are then refused on
 behalf of the run that ended; else when their ack wait is over. A batch that was finished and not acknowledged, since
 the driver died in between, comes again as well.
 """
@@ -40,17 +40,17 @@ from natsctl.spark.source.stream_reader import Admission, lag_metrics
 
 MAX_MESSAGES: Final = 100_000
 MAX_BYTES: Final = 64 << 20
-"""Default limit of a batch: it is in the driver's memory, and again in that of its tasks."""
+"""Default limit of a batch: it is in the memory of the driver and of its tasks."""
 PART_MESSAGES: Final = 5_000
 PART_BYTES: Final = 8 << 20
-"""Beyond either a task has another one beside it; Spark sends no task of more than 128 MiB."""
+"""Beyond either there is another task; Spark sends no task of more than 128 MiB."""
 ROWS: Final = 10_000
 """Rows of one Arrow batch."""
 NO_INBOX: Final = b" "
 """No subject begins so: a part has no statuses among its deliveries."""
 NO_DELIVERY: Final = "a part holds something else than deliveries"
 MAX_RUNS: Final = 1_000
-"""Runs of sequences that an offset lists, which are 20 KB of a checkpoint."""
+"""Maximum runs of sequences in an offset: 20 KB of a checkpoint."""
 _WAITING: Final = ("num_pending", "num_ack_pending")
 _log = logging.getLogger("pyspark_jetstream")
 
@@ -60,20 +60,20 @@ class Taken:
     """The progress of a query, as Spark's checkpoint keeps it."""
 
     messages: int = 0
-    """Delivered to the query altogether, those that came again counted each time."""
+    """Total deliveries to the query, redeliveries included."""
     again: int = 0
     """The number of these that had been delivered before."""
     created: str = ""
-    """The time at which the consumer was made, which distinguishes it from another of its name."""
+    """The consumer's creation time: distinguishes it from another of its name."""
     prefix: str = ""
-    """With which the subjects begin that acknowledge, or refuse, messages of the last batch."""
+    """Prefix of the ack subjects of the last batch."""
     held: tuple[tuple[int, int], ...] = ()
-    """The stream sequences of the last batch, as first and last of each run; none where they are too many."""
+    """The stream sequences of the last batch, as first and last of each run; none if there are too many."""
 
 
 @dataclass(frozen=True)
 class HeldPart(InputPartition):
-    """Messages as they were delivered: the frames of each pull, behind its subscription."""
+    """Messages as delivered: the frames of each pull, after its subscription."""
 
     pulls: tuple[tuple[bytes, bytes], ...]
 
@@ -88,7 +88,7 @@ class Batch:
 
 
 class JetStreamAckedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """A streaming reader whose driver pulls the messages; tasks decode those that they are given."""
+    """A streaming reader: the driver pulls the messages, tasks decode them."""
 
     def __init__(
         self, settings: ServerSettings, durable: Durable, shape: RowShape, admission: Admission, parts: int
@@ -106,12 +106,12 @@ class JetStreamAckedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The number of messages that a run of `availableNow` may still take; None without such an end."""
 
     def initialOffset(self) -> dict[str, Any]:
-        """Return where a new query begins; raises ConsumerUnfitError where the consumer cannot be read."""
+        """Return the start of a new query; raises ConsumerUnfitError if the consumer is not readable."""
         self._seen()
         return encode(self._durable, Taken())
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """End the query with what the consumer has now; what it delivered to others may come again, and counts."""
+        """End the query with the consumer's present messages; deliveries to others may come again, and count."""
         self._seen()
         status = self._asking(self._durable.status)
         self._left = None if status is None else sum(int(status.get(name) or 0) for name in _WAITING)
@@ -121,7 +121,7 @@ class JetStreamAckedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._admission.default
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Acknowledge the batch that ended at the start, and pull the next; the start itself where nothing came."""
+        """Acknowledge the batch that ended at the start, and pull the next; the start itself if nothing came."""
         stood = parse(self._durable, start)
         if self._batch is not None and self._batch.start == stood:
             return encode(self._durable, self._batch.end)
@@ -180,7 +180,7 @@ class JetStreamAckedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [*_parts(self._batch.deliveries, self._parts)]
 
     def _give_back(self, until: Taken, messages: int) -> None:
-        """Refuse what a run of the query held that ended, so that it is delivered again at once."""
+        """Refuse the messages held by an ended run of the query, so that they are redelivered immediately."""
         about = self._seen()
         named = bool(until.held) and until.created == about.created
         _log.warning(
@@ -212,7 +212,7 @@ class JetStreamAckedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         yield window.rows
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Acknowledge the batch that ends there; nothing where it is another one."""
+        """Acknowledge the batch that ends there; no-op for another one."""
         done = parse(self._durable, end)
         if self._batch is not None and self._batch.end == done:
             acknowledge(self._asking, [each.reply for each in self._batch.deliveries])
@@ -232,7 +232,7 @@ class JetStreamAckedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         }
 
     def stop(self) -> None:
-        """End the connections; what is not acknowledged is delivered again."""
+        """Close the connections; unacknowledged messages are redelivered."""
         if self._receipts is not None:
             self._receipts.close()
         self._receipts = None
@@ -244,7 +244,7 @@ class JetStreamAckedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._receipts.hold(replies, self._seen().ack_wait_s)
 
     def _seen(self) -> About:
-        """Return the consumer's facts, which are looked up once; `createConsumer` creates it."""
+        """Return the consumer's facts (looked up once); `createConsumer` creates it."""
         if self._about is None:
             self._about = self._asking(self._durable.about)
         return self._about
@@ -281,7 +281,7 @@ def runs(seqs: Sequence[int]) -> tuple[tuple[int, int], ...]:
 
 
 def _parts(deliveries: Sequence[Delivery], wanted: int) -> Iterator[HeldPart]:
-    """Yield the deliveries in parts: as many as are wanted, or more where one would be too large."""
+    """Yield the deliveries in parts: the requested number, or more if a part would be too large."""
     size = max(min(-(-len(deliveries) // wanted), PART_MESSAGES), 1)
     part: list[Delivery] = []
     held = 0
@@ -300,7 +300,7 @@ def _part(deliveries: Sequence[Delivery]) -> HeldPart:
 
 
 def rows_of(frames: bytes) -> Iterator[Rows]:
-    """Yield the messages of whole frames, so many at a time; raises ServerUnreachableError for what is no delivery."""
+    """Yield the messages of whole frames, so many at a time; raises ServerUnreachableError for invalid deliveries."""
     at, each = 0, read_frames(frames)
     while at < len(frames):
         messages: list[Message] = []

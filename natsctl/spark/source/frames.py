@@ -2,11 +2,11 @@
 
 Theory of operation. Between the subject and the numbers of every frame of a consumer stand the same bytes: the
 subscription, and what the reply subject begins with. Data is split there, so that a piece holds a frame's numbers, its
-headers and payload, and the verb and subject of the frame behind it; where in a piece these are follows from the
+headers and payload, and the verb and subject of the next frame; their places in a piece follow from the
 numbers. A payload may hold those bytes too: then a piece is shorter than its frame announced, and nothing is cut. What
 else a server sends between frames is found before the verb of the next one.
 
-A window is cut by Arrow as a whole where it can be. What is not certain, such as a payload that
+A window is cut by Arrow as a whole if possible. Uncertain data, such as a payload that
 looks like a frame, is read again frame by frame.
 """
 
@@ -42,19 +42,19 @@ VERBS: Final = frozenset((b"", b"H"))
 
 
 class Cut(NamedTuple):
-    """Columns of frames; the numbers of a place, by row, as they stand in the reply subjects."""
+    """Columns of frames; the numbers of a place, by row, as in the reply subjects."""
 
     rows: Rows
     words: pa.BinaryArray
-    """Behind the mark, `stride` for each row: sequence, delivery, time, pending, perhaps one more; the last with the
+    """After the mark, `stride` for each row: sequence, delivery, time, pending, perhaps one more; the last with the
     frame's sizes."""
     stride: int
     others: list[Message | bytes]
-    """Messages and lines between the frames, and behind them."""
+    """Messages and lines between the frames, and after them."""
 
 
 class Sizes(NamedTuple):
-    """Sizes of the header blocks, None where no frame has one, and of the blocks with their payloads."""
+    """Sizes of the header blocks (None if no frame has one), and of the blocks with their payloads."""
 
     heads: pa.Int32Array | None
     totals: pa.Int32Array
@@ -72,9 +72,9 @@ class FrameColumns:
         self._picker = RowPicker()
 
     def of(self, data: memoryview) -> Cut | None:
-        """Return the columns of data that ends with a frame; None where something is not as its frames announce it.
+        """Return the columns of data that ends with a frame, or None if it contradicts its frames.
 
-        Raises pa.ArrowInvalid for numbers that are none.
+        Raises pa.ArrowInvalid for invalid numbers.
         """
         every = self._picker.every
         split = split_on(one_row(data), self.mark)
@@ -117,7 +117,7 @@ class FrameColumns:
         return Sizes(pc.if_else(with_head, seconds, repeated_int(0, 1)[0]), totals)
 
     def _lines(self, lines: pa.BinaryArray) -> tuple[pa.BinaryArray, list[Message | bytes]] | None:
-        """Return the subjects out of `MSG <subject>`, and what stood before them; behind the last is none."""
+        """Return the subjects of `MSG <subject>`, and the text before them; the last has no next frame."""
         others: list[Message | bytes] = []
         words = split_on(lines, VERB)
         if not self._are_bare(words, len(lines)):
@@ -136,10 +136,10 @@ class FrameColumns:
 
 
 class Contents:
-    """The parts of a piece behind its numbers: headers, payload, the line end behind it, and the rest."""
+    """The parts of a piece after its numbers: headers, payload, its line end, and the rest."""
 
     def __init__(self, picker: RowPicker, halves: pa.BinaryArray, sizes: Sizes) -> None:
-        """Take every second one of the halves, which holds these parts."""
+        """Select every second half: it has these parts."""
         count, places = len(sizes.totals), offsets(halves)
         begins, ends = (picker.every(places, 2, at, count).cast(pa.int64()) for at in (1, 2))
         heads = begins if sizes.heads is None else pc.add(begins, sizes.heads)
@@ -170,7 +170,7 @@ class Contents:
 
 
 def _bare(line: bytes, others: list[Message | bytes]) -> bytes:
-    """Return the rest of a line behind what came before it, which goes to the others."""
+    """Return the rest of a line after earlier input, which goes to the others."""
     at = 0
     for end, frame in read_frames(line):
         at = end
@@ -200,7 +200,7 @@ class Window:
 
 
 class Deliveries:
-    """A splitter of one pull consumer's deliveries, whose first frame shows the form of the others."""
+    """A splitter of one pull consumer's deliveries; the first frame shows the form of the others."""
 
     def __init__(self, inbox: bytes, sid: bytes, *, values: bool = True, headers: bool = True) -> None:
         """Prepare; `inbox` is the prefix of the subjects of status messages. Columns that are not wanted stay empty."""
@@ -217,7 +217,7 @@ class Deliveries:
         return self.quickly(data) or self.exactly(data)
 
     def quickly(self, data: bytes) -> Window | None:
-        """Return the same as `exactly`; None where something stands in the way."""
+        """Return the same as `exactly`, or None if that is impossible."""
         columns = self._columns = self._columns or self._learned(data)
         at = data.rfind(columns.mark) if columns else -1
         if columns is None or at < 0:
@@ -226,7 +226,7 @@ class Deliveries:
         end, _ = next(read_frames(data, begin), (begin, b""))
         try:
             cut = columns.of(memoryview(data)[:end])
-        except pa.ArrowInvalid:  # a number that is none
+        except pa.ArrowInvalid:  # an invalid number
             return None
         if cut is None:
             return None
@@ -270,7 +270,7 @@ class Deliveries:
         return FrameColumns(mark, places, values=self._values, headers=self._headers)
 
     def _between(self, data: bytes, at: int) -> tuple[list[Message | bytes], bytes]:
-        """Return what stands behind the frames, and the bytes of what is not whole."""
+        """Return the data after the frames, and the bytes of an incomplete one."""
         others: list[Message | bytes] = []
         for end, frame in read_frames(data, at):
             at = end
@@ -282,7 +282,7 @@ class Deliveries:
 
 
 def _line_before(data: bytes, at: int) -> int:
-    """Return where the line begins in which `at` is."""
+    """Return the beginning of the line at `at`."""
     found = data.rfind(LINE_END, 0, at)
     return 0 if found < 0 else found + len(LINE_END)
 

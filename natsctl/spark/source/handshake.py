@@ -38,7 +38,7 @@ class ServerSettings:
     api_prefix: str = "$JS.API"
     inbox_prefix: str = "_INBOX"
     timeout_s: float = 5.0
-    """The time for which an answer or a connection is awaited."""
+    """Maximum wait for an answer or a connection."""
     retries: int = 3
     retry_interval_s: float = 1.0
 
@@ -75,7 +75,7 @@ class Encryption:
 
 
 def _show(context: ssl.SSLContext, settings: ServerSettings) -> None:
-    """Give the context the client's certificate, which Python's ssl takes from files only: private, gone at once."""
+    """Give the context the client's certificate through a private temporary file: Python's ssl only reads files."""
     with tempfile.TemporaryDirectory(prefix="natsctl-tls-") as folder:
         pem = Path(folder) / "both.pem"
         pem.touch(0o600)

@@ -23,11 +23,11 @@ from natsctl.wire.ed25519 import SeedError
 from natsctl.wire.server_frames import LINE_END, BrokenFrameError, frames
 
 REPLY_AT: Final = {b"MSG": 5, b"HMSG": 6}
-"""The number of words that a message's line has with a reply subject, by verb."""
+"""The number of fields in a message's line with a reply subject, by verb."""
 
 
 LONGEST_REPLY: Final = 11
-"""Words of a reply subject with domain and account; a word more is a token behind the place."""
+"""Tokens of a reply subject with domain and account; one more is a token after the place."""
 PLACES: Final = 4
 """Numbers that end a reply subject: sequence, delivery, time, pending."""
 
@@ -52,7 +52,7 @@ class Place(NamedTuple):
 
 
 def read_frames(data: bytes, at: int = 0) -> Iterator[tuple[int, Message | bytes]]:
-    """Yield the messages, and the lines between them, that are whole in `data` from `at` on, each behind its end.
+    """Yield the messages, and the lines between them, that are complete in `data` from `at` on, each after its end.
 
     Raises ServerUnreachableError for bytes that no server sends.
     """
@@ -70,7 +70,7 @@ def status_of(headers: bytes) -> int:
 
 
 def description_of(headers: bytes) -> str:
-    """Return the words after the status in the first line of a header block."""
+    """Return the text after the status in the first line of a header block."""
     words = headers[: headers.find(LINE_END)].split(None, 2) if headers else []
     return words[2].decode(errors="replace").strip() if len(words) > 2 else ""
 
@@ -116,7 +116,7 @@ def delivered(reply: bytes) -> tuple[int, bool]:
 
 
 def _before_places(reply: bytes) -> int:
-    """Return how many words stand before the count of deliveries, which the four numbers of a place follow."""
+    """Return the number of tokens before the count of deliveries and the four numbers of a place."""
     words = reply.count(b".") + 1
     return words - PLACES - (2 if words > LONGEST_REPLY else 1)
 
@@ -161,7 +161,7 @@ class Link(BlockingConnection):
         return bool(self.info.get("ldm"))
 
     def reopen(self) -> None:
-        """Connect anew, to the next server first; every server is tried once, then again `retries` times."""
+        """Reconnect, to the next server first; every server is tried once, then again `retries` times."""
         self.close()
         failure: JetStreamSourceError = ServerUnreachableError("no server is given")
         for attempt in range(self.settings.retries + 1):
@@ -204,7 +204,7 @@ class Link(BlockingConnection):
             text = f"{address}: the server's certificate is not accepted: {failure.verify_message}"
             raise NotAuthorisedError(text) from failure
         except TlsNotOfferedError:
-            raise ServerUnreachableError(f"{address}: TLS is asked for, which this server does not offer") from None
+            raise ServerUnreachableError(f"{address}: TLS was requested, but this server does not offer it") from None
         except ServerLineError as failure:
             kind = NotAuthorisedError if failure.refuses_login else ServerUnreachableError
             raise kind(f"{address}: the server refuses the login: {failure.text}") from None
@@ -221,7 +221,7 @@ class Link(BlockingConnection):
             raise _lost(failure) from failure
 
     def read(self, timeout_s: float) -> bytes:
-        """Return bytes as they arrive, which may end within a frame; 0 does not wait.
+        """Return received bytes, possibly ending within a frame; 0 does not wait.
 
         Raises NoResponseError, ConnectionLostError.
         """

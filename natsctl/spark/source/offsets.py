@@ -1,26 +1,26 @@
 """Positions of streaming queries as Spark's checkpoint keeps them, by stream, and the report of lost messages.
 
 `{"v": 1, "streams": {"ORDERS": {"seq": 400000, "created": "2026-11-21T03:38:08.293843492Z"}}}`. A start is
-exclusive and an end inclusive, so that an empty stream is at 0. `created` is the identity of a stream. Where a batch
+exclusive and an end inclusive, so that an empty stream is at 0. `created` is the identity of a stream. If a batch
 does not go on from the batch before, because a stream was found by its pattern or is another one of the same name, the
-end of that batch says `since`: the sequence behind which it begins, so that the batch is the same whenever it runs.
-`known` is where the stream ended when the offset was made, and `gone` how many messages between the two were deleted
-by then, if any: what is deleted later was lost to the query. `cuts` are the last sequences of the parts of the batch
+end of that batch has `since`: the sequence before its first one, so that the batch is the same whenever it runs.
+`known` is the end of the stream when the offset was made, and `gone` the number of messages between the two deleted
+by then, if any: later deletions are losses for the query. `cuts` are the last sequences of the parts of the batch
 that ends here, but for the last part: a batch that is run again has the same parts, on however many cores. Offsets of
 earlier versions have none.
 
-Messages that were to be read and are gone are reported exactly, or passed over where that is allowed.
+Removed messages that should be read are reported exactly, or skipped if that is allowed.
 
-| what is found | is an error | else |
+| condition | error | else |
 |---|---|---|
-| the stream is another one of the same name | StreamRecreatedError | reading begins anew |
-| it has become another one since a task was planned | StreamRecreatedError | the task reads what is there |
+| the stream is another one of the same name | StreamRecreatedError | reading restarts |
+| it has become another one since a task was planned | StreamRecreatedError | the task reads the present messages |
 | it ends before where reading stood | SequenceResetError | reading waits |
-| its first message is behind where reading stood | DataLossError | reading goes on at the first message |
+| its first message is after the read position | DataLossError | reading goes on at the first message |
 | messages in between were deleted since it was looked at last | DataLossError | reading goes on without them |
 
 The last two are no loss where messages go by design: with a limit by subject a newer one has taken the place of an
-older one, and a work queue or a stream with interest drops what its consumers have taken. Nor is what had been deleted
+older one, and a work queue or a stream with interest drops consumed messages. Nor are messages that had been deleted
 before a query saw it, nor what may have been on subjects that it does not read.
 """
 
@@ -40,7 +40,7 @@ VERSION: Final = 1
 
 @dataclass(frozen=True)
 class Position:
-    """The position up to which one stream has been read."""
+    """The position up to which a stream was read."""
 
     seq: int
     created: str
@@ -75,7 +75,7 @@ def encode_offsets(offsets: Offsets) -> dict[str, Any]:
 
 
 def parse_offsets(said: Mapping[str, Any]) -> dict[str, Position]:
-    """Return the offsets of a checkpoint; raises OptionError for those of another version or of another source."""
+    """Return the offsets of a checkpoint; raises OptionError for another version or another source."""
     if said.get("v") != VERSION or not isinstance(said.get("streams"), dict):
         raise OptionError(
             f"the checkpoint's offsets are not of this source, or of a newer version than {VERSION}: give the query a "
@@ -97,9 +97,9 @@ def _position(said: Mapping[str, Any]) -> Position:
 
 
 MAX_DELETED: Final = 100_000
-"""Deleted messages up to which a server is asked for their sequences: about a megabyte."""
+"""Maximum deleted messages for requesting their sequences: about a megabyte."""
 _MAX_SPANS: Final = 10
-_GO_ON: Final = "start anew with another checkpoint or offsets, or let the query go on with failOnDataLoss=false"
+_GO_ON: Final = "start with another checkpoint or offsets, or let the query continue with failOnDataLoss=false"
 
 
 @dataclass(frozen=True)
@@ -115,12 +115,12 @@ class StreamState:
     retention: str
     per_subject: int
     limits: tuple[str, ...]
-    """The limits by which old messages are removed, as texts."""
+    """The limits that remove old messages, as texts."""
     thins_out: bool = False
     """Whether messages inside are removed without being deleted by a client."""
     num_deleted: int = 0
     deleted: tuple[int, ...] | None = None
-    """The sequences of deleted messages, ascending; None where they are not known."""
+    """The sequences of deleted messages, ascending; None if unknown."""
 
     @property
     def whole(self) -> bool:
@@ -153,11 +153,11 @@ def stream_state(answer: dict[str, Any]) -> StreamState:
 
 
 _THINNING: Final = ("allow_rollup_hdrs", "allow_msg_ttl", "allow_msg_schedules", "mirror")
-"""Features by which messages replace earlier ones, go at a time of their own, or were never copied."""
+"""Features that let messages replace earlier ones, expire separately, or never be copied."""
 
 
 def standing_at(seq: int, now: StreamState, since: int | None = None) -> Position:
-    """Return the position of a query that has read a stream up to a sequence, and what it knows of the rest."""
+    """Return the position of a query that has read a stream up to a sequence, and its knowledge of the rest."""
     if now.deleted is None:
         return Position(seq, now.created, since)
     return Position(seq, now.created, since, max(now.last, seq), sum(one > seq for one in now.deleted))
@@ -179,7 +179,7 @@ def check_identity(stood: Position, now: StreamState, *, fail: bool) -> bool:
         return True
     report_loss(
         StreamRecreatedError(
-            f"{now.name} was deleted and made again, or restored from a backup: offsets up to {stood.seq} are of the "
+            f"{now.name} was deleted and recreated, or restored from a backup: offsets up to {stood.seq} are of the "
             f"stream of {stood.created}, and this one is of {now.created} with {span(now.first, now.last)}. If it has "
             f'the same messages, go on with a new checkpoint and startingOffsets {{"{now.name}": {stood.seq + 1}}}; '
             "else what was not read is gone, and failOnDataLoss=false begins with the new stream's first message"
@@ -195,7 +195,7 @@ def check_planned(first: int, last: int, created: str, now: StreamState, *, fail
         return True
     report_loss(
         StreamRecreatedError(
-            f"{now.name} was deleted and made again, or restored from a backup, since it was looked up: "
+            f"{now.name} was deleted and recreated, or restored from a backup, since it was looked up: "
             f"{span(first, last)} were to be read of the stream of {created}, and this one is of {now.created} with "
             f"{span(now.first, now.last)}. Load it anew, or start the streaming query again"
         ),
@@ -205,7 +205,7 @@ def check_planned(first: int, last: int, created: str, now: StreamState, *, fail
 
 
 def check_end(seq: int, now: StreamState, *, fail: bool) -> bool:
-    """Return whether a stream still reaches to where it was read; raises SequenceResetError where that is an error."""
+    """Return whether a stream still reaches the read position; raises SequenceResetError if not allowed."""
     if now.last >= seq:
         return True
     report_loss(
@@ -219,7 +219,7 @@ def check_end(seq: int, now: StreamState, *, fail: bool) -> bool:
 
 
 def check_said(option: str, seq: int, name: str, end: int, *, fail: bool) -> None:
-    """Raise SequenceResetError where the sequence of an option is behind a stream's end and that is an error."""
+    """Raise SequenceResetError if the sequence of an option is after a stream's end, unless allowed."""
     if end < seq:
         report_loss(
             SequenceResetError(
@@ -232,9 +232,9 @@ def check_said(option: str, seq: int, name: str, end: int, *, fail: bool) -> Non
 
 
 def check_begin(first: int, last: int, now: StreamState, *, fail: bool) -> int:
-    """Return the sequence at which reading `first` to `last` can begin.
+    """Return the first readable sequence from `first` to `last`.
 
-    Raises DataLossError where messages before that are gone and missed.
+    Raises DataLossError if messages before that were removed and missed.
     """
     if now.first <= first or first > last:
         return first
@@ -261,7 +261,7 @@ def check_deleted(stood: Position, last: int, now: StreamState, *, fail: bool) -
     missing = max(len(earlier) - stood.gone, 0) + len(later)
     if not missing:
         return
-    among = f", {stood.gone} more of them were gone before" if stood.gone else ""
+    among = f", {stood.gone} more of them were removed before" if stood.gone else ""
     report_loss(
         DataLossError(
             f"{now.name}: {missing} {'message' if missing == 1 else 'messages'} between {stood.seq} and {last} were "
@@ -313,7 +313,7 @@ def span(first: int, last: int) -> str:
 
 
 def report_loss(failure: DataLossError, *, fail: bool) -> None:
-    """Raise a loss, or where that is allowed only write it to the log."""
+    """Raise a loss, or if allowed only write it to the log."""
     if fail:
         raise failure
     _note(f"{failure} (failOnDataLoss=false)")

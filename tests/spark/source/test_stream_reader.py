@@ -328,7 +328,7 @@ def test_messages_that_are_deleted_more_than_once_are_told_by_number(api: JetStr
     query = Query(api, maxOffsetsPerTrigger="30")
     start = query.next(query.begin())
     delete(api, 60)
-    with pytest.raises(DataLossError, match=r"1 message .* \(40, 50, 60, 2 more of them were gone before\)"):
+    with pytest.raises(DataLossError, match=r"1 message .* \(40, 50, 60, 2 more of them were removed before\)"):
         query.next(start)
 
 
@@ -350,7 +350,7 @@ def test_a_stream_made_again_is_an_error_and_begins_anew_where_that_is_allowed(a
     end = query.next(start)
     remake(api, number=20)
     for call in (lambda: query.next(start), lambda: query.rows(start, end)):
-        with pytest.raises(StreamRecreatedError, match=r"ORDERS was deleted and made again.*\{\"ORDERS\": 31\}"):
+        with pytest.raises(StreamRecreatedError, match=r"ORDERS was deleted and recreated.*\{\"ORDERS\": 31\}"):
             call()
     allowed = Query(api, failOnDataLoss="false")
     assert allowed.rows(start, end) == []
