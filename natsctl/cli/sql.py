@@ -208,10 +208,16 @@ class SparkQueries:
         self._known: tuple[SparkSession, Queries] | None = None
 
     def check(self, text: str) -> None:
-        """Raise UsageError for a statement that would change a stream or a bucket."""
-        from natsctl.spark.sql_queries import check_changes_nothing
+        """Raise UsageError and UnknownTableError for faults that are found without Spark."""
+        from natsctl.cli.framework.resolve import did_you_mean
+        from natsctl.spark.session.connect import remote_for
+        from natsctl.spark.sql_queries import check_changes_nothing, check_form, check_named
 
+        check_form(text, did_you_mean)
         check_changes_nothing(text, self._tables.catalogue)
+        options = self._spark.options
+        if self._known is None and not options.conf and not options.master and remote_for(options) is None:
+            check_named(text, self._tables.catalogue, did_you_mean)
 
     def run(self, text: str, limit: int | None, *, bar: bool = True) -> Result:
         return self._ask(lambda queries: queries.run(text, limit), bar, self._messages(text))

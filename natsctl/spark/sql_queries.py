@@ -206,6 +206,41 @@ _CHANGES: Final = {
 _BEFORE_TARGETS: Final = ("INTO", "OVERWRITE", "FROM", "TABLE", "VIEW", "IF", "EXISTS")
 
 
+_FIRST_WORDS: Final = (
+    "SELECT", "WITH", "FROM", "VALUES", "TABLE", "MAP", "REDUCE", "SHOW", "DESCRIBE", "DESC", "EXPLAIN", "SET", "RESET",
+    "CREATE", "REPLACE", "DECLARE", "EXECUTE", "USE", "CACHE", "UNCACHE", "CLEAR", "REFRESH", "ANALYZE", "COMMENT",
+    "CALL", "BEGIN", "ADD", "LIST", "LOAD", "MSCK", "REPAIR", "GRANT", "REVOKE", "EXPORT", "IMPORT", "LOCK", "UNLOCK",
+    "START", "COMMIT", "ROLLBACK", "DFS", *_CHANGES,
+)  # fmt: skip
+"""The first words of Spark's SQL statements."""
+_PAIRS: Final = {")": "(", "]": "["}
+
+
+def check_form(text: str, suggest: Suggest) -> None:
+    """Raise UsageError for obvious syntax errors: quotes, brackets, the first word, SELECT * without FROM."""
+    for number, statement in enumerate(split_statements(text)):
+        words, open_ = tokens(statement), []
+        for word in words:
+            if word.is_symbol("'", '"', "`"):
+                raise UsageError(f"the query has an open {word.text}")
+            if word.is_symbol("(", "["):
+                open_.append(word.text)
+            elif word.is_symbol(*_PAIRS) and (not open_ or open_.pop() != _PAIRS[word.text]):
+                raise UsageError(f"the query has a {word.text} too many")
+        if open_:
+            raise UsageError(f"the query has an open {open_[-1]}")
+        first = words[0]
+        if number == 0 and not first.is_symbol("(") and not first.is_word(*_FIRST_WORDS):
+            hint = suggest(first.text, [name.lower() for name in _FIRST_WORDS])
+            raise UsageError(f"no SQL statement begins with {first.text}", hint=hint)
+        if [word.text.upper() for word in words[:2]] == ["SELECT", "*"] and not any(map(_is_from, words)):
+            raise UsageError("SELECT * needs FROM and a table")
+
+
+def _is_from(word: Token) -> bool:
+    return word.is_word("FROM")
+
+
 class UnknownTableError(NatsctlError):
     """A query names a table that is no stream, no bucket, and nothing of its own."""
 
@@ -244,6 +279,26 @@ def _check_name_is_free(words: Sequence[Token], catalogue: Catalogue) -> None:
     table = catalogue.find(name_at(words, at)) if at is not None else None
     if table is not None:
         raise UsageError(f"there is a {table.kind} {table.name} already", hint="give the view another name")
+
+
+def check_named(text: str, catalogue: Catalogue, suggest: Suggest) -> None:
+    """Raise UnknownTableError if a query reads a single table that does not exist; Spark checks other queries."""
+    words = tokens(text.rstrip().rstrip(";"))
+    named = relations(text)
+    if len(named) != 1 or not words[0].is_word("SELECT") or any(word.is_symbol(";") for word in words):
+        return
+    froms = [at for at, word in enumerate(words) if word.is_word("FROM")]
+    if len(froms) != 1 or words[froms[0] - 1].is_word("DISTINCT") or _depth(words[: froms[0]]):
+        return
+    name = named[0].name
+    begins = froms[0] + 1 < len(words) and words[froms[0] + 1].start == named[0].start
+    if begins and "." not in name and name.upper() != "VALUES" and catalogue.find(name) is None:
+        raise unknown_table(name, catalogue, suggest)
+
+
+def _depth(words: Sequence[Token]) -> int:
+    """Return the number of parentheses that are open."""
+    return sum(word.is_symbol("(") - word.is_symbol(")") for word in words)
 
 
 def listed(text: str, catalogue: Catalogue) -> Result | None:

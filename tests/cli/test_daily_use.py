@@ -1,5 +1,6 @@
 """What commands say beside their work: which message is missing, what an edit changed, what stays, how to install."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
@@ -7,10 +8,12 @@ from typing import Any, ClassVar
 import pytest
 
 from natsctl.api.answers import ApiError
-from natsctl.api.errors import ApiResponseError, install_command
+from natsctl.api.errors import ApiResponseError, UsageError, install_command
+from natsctl.cli.framework.resolve import did_you_mean
 from natsctl.cli.top import HELP, Shown
 from natsctl.client.received import Received
 from natsctl.client.requests import Requests
+from natsctl.spark.sql_queries import check_form
 
 Run = Callable[..., Any]
 
@@ -81,6 +84,28 @@ def test_pip_is_named_only_where_it_is(
     monkeypatch.setattr("importlib.util.find_spec", lambda name: name if name in found else None)
     monkeypatch.setattr("shutil.which", lambda name: name if name in found else None)
     assert install_command("x", str(tmp_path), "P").startswith(shown)
+
+
+@pytest.mark.parametrize(
+    ("query", "fault"),
+    [
+        ("selec * from S", "no SQL statement begins with selec"),
+        ("select * frm S", "SELECT * needs FROM"),
+        ("select (1", "an open ("),
+        ("select 1]", "a ] too many"),
+        ("select 'a", "an open '"),
+    ],
+)
+def test_what_is_no_sql_is_refused_before_spark_is_looked_for(query: str, fault: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(fault)):
+        check_form(query, did_you_mean)
+
+
+@pytest.mark.parametrize(
+    "query", ["(select 1)", "with a as (select ')') select * from a", "BEGIN SELECT 1; END", "select a[0] -- ("]
+)
+def test_sql_in_other_forms_is_left_to_spark(query: str) -> None:
+    check_form(query, did_you_mean)
 
 
 async def test_no_suitable_peers_tells_how_many_servers_there_are() -> None:

@@ -19,11 +19,14 @@ from natsctl.cli import sql
 from natsctl.cli.render.spark_reports import csv_text
 from natsctl.spark.sql_queries import (
     Result,
+    UnknownTableError,
     check_changes_nothing,
+    check_named,
     json_value,
     listed,
     of_arrow,
     shown,
+    unknown_table,
 )
 from natsctl.spark.sql_tables import (
     STREAM_COLUMNS,
@@ -199,6 +202,39 @@ def test_no_view_takes_the_name_of_a_stream_and_what_a_query_made_itself_is_its_
             check_changes_nothing(f"select 1; CREATE OR REPLACE TEMPORARY VIEW {text}", CATALOGUE)
     for text in ("drop view v", "create temp view v as select * from ORDERS", "insert into v select 1", "drop"):
         check_changes_nothing(text, CATALOGUE)
+
+
+@pytest.mark.parametrize(
+    "text", ["select seq from ORDES", "SELECT * FROM my-strem m where seq > 1;", "select 1 from `a b`"]
+)
+def test_a_table_that_cannot_be_there_is_told_at_once(text: str) -> None:
+    with pytest.raises(UnknownTableError, match="there is no stream, bucket or view"):
+        check_named(text, CATALOGUE, suggest)
+    told = unknown_table("my-stream", CATALOGUE, suggest)  # which the query names in a text
+    assert (str(told).startswith("my-stream stands where"), told.hint) == (True, "write FROM `my-stream`")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "select seq from orders",
+        "select 1 from my-stream",
+        "select * from values 1, 2",
+        "select * from range(3)",
+        "select * from parquet.`/x`",
+        "select * from spark_catalog.default.t",
+        "with t as (select 1) select * from t",
+        "create temp view t as select 1; select * from t",
+        "select extract(day from timestamp) from ORDERS",
+        "select extract(day from x)",
+        "select 1 is distinct from x",
+        "select * from (select 1) t",
+        "select * from x join y",
+        "show views",
+    ],
+)
+def test_what_may_be_a_table_is_left_to_spark(text: str) -> None:
+    check_named(text, CATALOGUE, suggest)
 
 
 def test_tables_are_listed() -> None:
