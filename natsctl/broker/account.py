@@ -19,6 +19,7 @@ from natsctl.api.subject_index import Steps, SubjectIndex
 from natsctl.broker.deferred_work import MANY_SUBS, SUBS_STEP
 from natsctl.broker.imports.account_config import AccountConfig, SubjectMap
 from natsctl.broker.imports.mappings import Mapping, Mappings
+from natsctl.broker.ordered_jobs import begun
 from natsctl.broker.routes import NO_ROUTE, Recipient, Route, Routes
 from natsctl.broker.subscription import (
     COPY_LIMIT,
@@ -212,7 +213,7 @@ class Account:
 
     def end_subscriptions(self, subs: dict[bytes, Subscription]) -> None:
         """End subscriptions that their session or stream no longer has: at once, or in later turns if they are many."""
-        if len(subs) > MANY_SUBS:
+        if sum([1 + len(sub.import_proxies) for sub in subs.values()]) > MANY_SUBS:
             for sub in subs.values():
                 if sub.session is None:
                     sub.handler, sub.run, sub.take_all = not_mine, None, None
@@ -231,8 +232,13 @@ class Account:
 
     def insert(self, sub: Subscription) -> None:
         """Add a subscription made elsewhere; its subject is a valid pattern."""
+        if (rest := self.begin_insert(sub)) is not None:
+            self.broker.long_work.append(rest)
+
+    def begin_insert(self, sub: Subscription) -> Iterator[int] | None:
+        """Add a subscription; return what is left to do if it takes many imports."""
         self.place(sub)
-        self.imports.on_subscribe(sub)
+        return begun(self.imports.on_subscribe(sub))
 
     def place(self, sub: Subscription) -> None:
         """Add a subscription without the account's imports."""

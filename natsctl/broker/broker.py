@@ -181,7 +181,7 @@ class Broker:
         self._set_callbacks()
         self.unfinished: deque[Session] = deque()
         """Sessions with deferred input (deferred_work.py), in the order of their turns."""
-        self.long_work: deque[Iterator[None]] = deque()
+        self.long_work: deque[Iterator[object]] = deque()
         """Subscriptions of closed sessions that are still to be removed (deferred_work.py)."""
         self.jobs = OrderedJobs(self.long_work)
         """Changes of accounts, and work that has to wait for them."""

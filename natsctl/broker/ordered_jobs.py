@@ -21,7 +21,7 @@ class OrderedJobs:
 
     __slots__ = ("_long_work", "_waiting", "wake")
 
-    def __init__(self, long_work: deque[Iterator[None]]) -> None:
+    def __init__(self, long_work: deque[Iterator[object]]) -> None:
         """Continue jobs as part of `long_work`, in its order."""
         self._long_work = long_work
         self._waiting = 0
@@ -51,6 +51,11 @@ class OrderedJobs:
                 yield
         finally:
             self._waiting -= 1
+
+
+def begun(work: Iterator[int]) -> Iterator[int] | None:
+    """Do the first step; return what is left to do, if anything is."""
+    return None if next(work, None) is None else work
 
 
 def _is_done_within(job: Steps[Any], cost: int) -> bool:

@@ -99,8 +99,8 @@ def subscribe(session: Session, subject: bytes, queue: bytes, sid: bytes) -> Non
             session.last_data_ns = session.last_active_ns
             if permit is not None:
                 sub.guard = delivery_filter_of(sub, permit)
-            session.account.insert(sub)
-        if session.verbose:
+            session.incomplete = session.account.begin_insert(sub)
+        if session.verbose and session.incomplete is None:
             session.write(OK_LINE)
 
 
@@ -162,9 +162,9 @@ class Session:
 
     __slots__ = (
         "_info_again", "_parser", "_seen_out_msgs", "account", "broker", "cid", "close_reason", "deferred", "echo",
-        "headers", "host", "in_bytes", "in_msgs", "kind", "lang", "last_active_ns", "last_data_ns", "left_count",
-        "left_subs", "login", "max_payload", "max_pending", "max_subscriptions", "name", "no_responders", "out",
-        "out_bytes", "out_msgs", "pedantic", "pending_bytes", "permit", "port", "protocol", "rtt_ns", "start_ns",
+        "headers", "host", "in_bytes", "in_msgs", "incomplete", "kind", "lang", "last_active_ns", "last_data_ns",
+        "left_count", "left_subs", "login", "max_payload", "max_pending", "max_subscriptions", "name", "no_responders",
+        "out", "out_bytes", "out_msgs", "pedantic", "pending_bytes", "permit", "port", "protocol", "rtt_ns", "start_ns",
         "stop_ns", "subs", "timers", "tls", "unread", "verbose", "version",
     )  # fmt: skip
 
@@ -205,6 +205,8 @@ class Session:
         self.permit: SessionPermissions | None = None
         """Permissions of the user, None for all."""
         self.login = Login(self)
+        self.incomplete: Iterator[int] | None = None
+        """What is left to do for the last subscription, before anything that follows it."""
         self.deferred: DeferredWork | None = None
         """Work that has arrived and is to be carried out later."""
         self.last_active_ns = self.last_data_ns = broker.clock.monotonic_ns()
@@ -353,7 +355,7 @@ class Session:
         self._leave()
         self.stop_ns = broker.clock.now_ns()
         self.take_output()
-        self._parser, self.deferred = SPENT, None
+        self._parser, self.deferred, self.incomplete = SPENT, None, None
         broker.ended(self)
         self.login.forget_secrets()
 
@@ -441,6 +443,8 @@ class Session:
         msgs = size = subscribed = 0
         clock, until = self.broker.clock, slice_end_ns(self)
         wide = self.account.routes.wide
+        if self.incomplete is not None and not self._complete(rest, until):
+            return
         while (op := next(rest, None)) is not None:
             if op[0] != PUB and (op[0] != HPUB or not self.headers):
                 if op[0] == RUN:
@@ -455,6 +459,10 @@ class Session:
                     subscribed += 1
                     wide = self.account.routes.wide
                     look = not subscribed & LOOK_MASK or len(op[1]) > LONG_SUBJECT_BYTES
+                    if self.incomplete is not None:
+                        if not self._complete(rest, until):
+                            break
+                        look = True
                     if self.close_reason is not None or (look and clock.monotonic_ns() > until and defer(self, rest)):
                         break
                     continue
@@ -504,6 +512,18 @@ class Session:
             self.last_data_ns = self.last_active_ns
         if parser.fault is not None and self.deferred is None:
             self._fail(parser.fault)
+
+    def _complete(self, rest: Iterator[Op], until_ns: int) -> bool:
+        """Complete the last subscription; return False, with the `rest` deferred, if the slice ends before."""
+        for _ in self.incomplete or ():
+            if self.broker.clock.monotonic_ns() > until_ns:
+                self.deferred = DeferredWork(rest)
+                self.wait_for_turn()
+                return False
+        self.incomplete = None
+        if self.verbose:
+            self.write(OK_LINE)
+        return True
 
     def _is_routed(self, to: bytes, reply: bytes, until_ns: int) -> bool:
         """Return whether the routes of a message and of its answer are known; look for them while the slice lasts."""

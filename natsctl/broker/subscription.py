@@ -44,6 +44,10 @@ def not_mine(subject: bytes, reply: bytes, header: bytes, payload: bytes, origin
     return False
 
 
+NO_PROXIES: Final[list[ImportProxy]] = []
+"""The proxies of all subscriptions that have none; nothing is added to it."""
+
+
 class Subscription:
     """A subject pattern with its recipient: `session` for clients, `handler` inside the server."""
 
@@ -98,7 +102,7 @@ class Subscription:
         """Whether it serves other accounts, so that it must not receive their exports."""
         self.stream = ""
         """The stream that captures the messages, if it is one."""
-        self.import_proxies: tuple[ImportProxy, ...] = ()
+        self.import_proxies = NO_PROXIES
         """Handlers that take messages for this one in accounts that are imported from; they end with it."""
 
     def take(

@@ -90,7 +90,7 @@ class StreamSubjects:
 
     __slots__ = ("_claimed", "_claims", "_index", "_long_work", "reserved")
 
-    def __init__(self, long_work: deque[Iterator[None]]) -> None:
+    def __init__(self, long_work: deque[Iterator[object]]) -> None:
         """Create an empty index; large removals from it go through `long_work`."""
         self.reserved = dict.fromkeys(StorageType, 0)
         self._claims: dict[str, SubjectClaim] = {}

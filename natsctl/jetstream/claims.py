@@ -26,7 +26,7 @@ class Claim:
         """Patterns that are in the index."""
         self.ended = False
 
-    def end(self: C, index: SubjectIndex[C], long_work: deque[Iterator[None]]) -> None:
+    def end(self: C, index: SubjectIndex[C], long_work: deque[Iterator[object]]) -> None:
         """Remove the patterns from their index, by `long_work` if there are many."""
         if self.ended:
             return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Iterator
 from itertools import product
 from typing import Final
@@ -24,11 +25,13 @@ from natsctl.broker.deferred_work import (
     receive_pieces,
     resume_work,
 )
+from natsctl.broker.imports.account_config import AccountConfig, StreamExport, StreamImport
+from natsctl.broker.imports.account_imports import PROXIES_STEP
 from natsctl.broker.leaf.handshake import LeafOptions
 from natsctl.broker.leaf.leaf_nodes import LeafLinks
 from natsctl.broker.publishing import one_by_one
 from natsctl.broker.refusals import CloseReason
-from natsctl.broker.session import Session
+from natsctl.broker.session import Session, place
 from natsctl.wire.ops import Op
 from tests.support.leaf_servers import Lines
 
@@ -383,6 +386,60 @@ def test_permissions_that_changed_are_held_against_many_subscriptions_in_slices(
     assert max(removed) == SUBS_STEP
     assert {sub.subject for sub in session.subs.values()} == {b"shared", b"t.5"} and b"more" in session.subs
     assert done == [len(session.subs)] == [3]
+
+
+def test_proxies_of_very_many_imports_are_placed_and_removed_in_slices() -> None:
+    count = 20 * PROXIES_STEP
+    imports = tuple(StreamImport("E", f"s.{number}", to=f"l.{number}") for number in range(count))
+    harness = broker(options=BrokerOptions(auth=StaticAuthenticator(users=(User("e", "", "E"), User("i", "", "I")))))
+    harness.configure([AccountConfig("E", exports=(StreamExport("s.*"),)), AccountConfig("I", imports=imports)])
+    publisher, session, other = (
+        client(harness, HELLO[:-3] + b',"user":"%b"}\r\n' % name) for name in (b"e", b"i", b"i")
+    )
+    exporter = harness.account("E")
+    before_all = exporter.subscriptions
+    assert isinstance(harness.clock, SlowClock)
+    harness.clock.step_ns = SLICE_NS
+
+    def taken() -> list[bytes]:
+        """Publish on the first and the last subject that is imported; return which subscriptions take it."""
+        publisher.receive(b"PUB s.0 0\r\n\r\n")
+        publisher.receive(b"PUB s.%d 0\r\n\r\n" % (count - 1))
+        return re.findall(rb"MSG l\.(\d+ \w+) ", heard(session))
+
+    def slices() -> list[int]:
+        """Carry out what waits; return how many proxies each slice places or removes."""
+        changes = []
+        while harness.unfinished or harness.long_work:
+            before = exporter.subscriptions
+            if harness.unfinished:
+                resume_work(harness.unfinished.popleft())
+            harness.do_long_work(0)
+            changes.append(abs(exporter.subscriptions - before))
+        return changes
+
+    last = b"%d" % (count - 1)
+    session.receive(b"SUB > w\r\nPUB own 0\r\n\r\nPING\r\n")
+    session.receive(b"SUB l.0 x\r\n")
+    assert (taken(), heard(session)) == ([b"0 w"], b"")
+    assert sum(changes := slices()) >= count - 3 * PROXIES_STEP and max(changes) <= 2 * PROXIES_STEP
+    assert heard(session).startswith(b"MSG own w 0\r\n\r\nPONG\r\n")
+    assert taken() == [b"0 w", b"0 x", last + b" w"]
+    session.receive(b"UNSUB w\r\n")
+    session.receive(b"SUB l.* y\r\n")
+    assert taken() == [b"0 x", b"0 y"], "what has ended takes nothing"
+    place_again = session.subs[b"y"]
+    session.account.unsubscribe(place_again)
+    place(session, place_again, session.account)
+    assert max(slices()) <= 3 * PROXIES_STEP
+    assert taken() == [b"0 x", b"0 y", last + b" y"]
+    assert exporter.subscriptions == before_all + count + 1
+    other.receive(b"SUB l.* z\r\n")
+    resume_work(harness.unfinished.popleft())
+    for leaving in (other, session):
+        leaving.closed()
+    assert max(slices()) <= 2 * PROXIES_STEP
+    assert exporter.subscriptions == before_all
 
 
 def test_the_way_to_a_subject_that_very_many_patterns_meet_is_walked_in_slices() -> None:

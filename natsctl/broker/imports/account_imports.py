@@ -8,8 +8,10 @@ loaded if there are any.
 
 An import of a stream places nothing in the exporting account until the importing account has a subscription for it.
 Then each subscription gets an `ImportProxy` there, on the part of the exported subjects that it matches, in its own
-queue group, so that members in both accounts are one group. A proxy hands messages over under their local subject and
-ends with its subscription. Proxies have none themselves: imports cannot be exported again, as in nats-server.
+queue group, so that members in both accounts are one group. A proxy hands messages over under their local subject.
+Where many imports match, the proxies are placed and removed in steps; those of one subscription are listed there, and
+end together when it gets another list. Proxies have none themselves: imports cannot be exported again, as in
+nats-server.
 
 A service import publishes a request in another account while it is being called, so the messages under way form a
 stack (`ImportChain`). Messages are identified by the subject object: a handler that calls `of` with its subject
@@ -18,13 +20,14 @@ gets the hop that brought the message; messages it publishes meanwhile itself ha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from natsctl.api.subject_index import Steps, SubjectIndex, finish
+from natsctl.api.subject_index import Steps, SubjectIndex
 from natsctl.api.subjects import is_literal, matches
 from natsctl.broker.imports.mappings import PatternMapping, carried_back, common
-from natsctl.broker.subscription import RoutedSubscription, Subscription
+from natsctl.broker.ordered_jobs import begun
+from natsctl.broker.subscription import NO_PROXIES, RoutedSubscription, Subscription
 
 if TYPE_CHECKING:
     from natsctl.api.advisories import ClientInfo
@@ -35,6 +38,8 @@ if TYPE_CHECKING:
     from natsctl.broker.session import Session
 
 
+PROXIES_STEP: Final = 64
+"""Proxies that one step places or removes: less than a millisecond."""
 _OWN: Final = (b"$JS.API.", b"$SYS.", b"_R_.")
 """Subjects that the server answers in each account by itself: its handlers there take nothing of another account's."""
 
@@ -42,12 +47,13 @@ _OWN: Final = (b"$JS.API.", b"$SYS.", b"_R_.")
 class ImportProxy(RoutedSubscription):
     """Handler in an exporting account for one subscription of the importing account."""
 
-    __slots__ = ("_for", "_line")
+    __slots__ = ("_for", "_line", "_listed")
 
     def __init__(self, line: StreamLine, subject: bytes, sub: Subscription) -> None:
         super().__init__(line.exporter, subject, sub.queue)
         self._line = line
         self._for = sub
+        self._listed = sub.import_proxies
 
     @property
     def imports(self) -> StreamImports:
@@ -58,10 +64,13 @@ class ImportProxy(RoutedSubscription):
         """Return the local subscription that it represents."""
         return self._for.behind()
 
+    def _is_active(self) -> bool:
+        return self._line.imports.active and self._for.import_proxies is self._listed
+
     def take_traced(self, trace: MessageTrace, message: tuple[bytes, bytes, bytes, bytes]) -> bool:
         """Deliver a traced message to the subscription."""
         sub, line = self._for, self._line
-        if not line.imports.active or line.hops.of(message[0]) is not None or sub.has_left():
+        if not self._is_active() or line.hops.of(message[0]) is not None or sub.has_left():
             return False
         local = (line.local(message[0]), *message[1:])
         return trace.through_stream_import(self, sub, line.link.allow_trace, local)
@@ -70,7 +79,7 @@ class ImportProxy(RoutedSubscription):
         self, to: bytes, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None
     ) -> bool | None:
         sub = self._for
-        if not self._line.imports.active:
+        if not self._is_active():
             return False
         if self._line.hops.of(to) is not None:
             return False  # a request to a service belongs to no stream
@@ -120,15 +129,18 @@ class StreamLine:
 class StreamImports:
     """All imports of streams of one account."""
 
-    __slots__ = ("_account", "_index", "_lines", "active", "links")
+    __slots__ = ("_account", "_followed", "_index", "_lines", "_withdrawn", "active", "links")
 
     def __init__(self, account: Account, links: list[StreamLink]) -> None:
         self._account = account
         self.links = links
         self.active = False
         """Whether the imports are in effect: they are not before all of them are prepared, nor after their end."""
+        self._withdrawn = False
         self._lines: list[StreamLine] = []
         self._index: SubjectIndex[int] = SubjectIndex()
+        self._followed: dict[Subscription, list[ImportProxy]] = {}
+        """Subscriptions that some of the matching imports have been routed to, with their lists."""
 
     def prepare(self, peers: Mapping[str, AccountImports]) -> Steps[None]:
         """Route the imports to every subscription of the account; new ones meanwhile go to `follow`."""
@@ -137,33 +149,49 @@ class StreamImports:
             self._lines.append(StreamLine(self, link, peers[link.account]))
             yield 1
         for sub in _own_subscriptions(self._account):
-            if not any(proxy.imports is self for proxy in sub.import_proxies):
-                yield 1 + self.follow(sub)
+            yield 1
+            if not sub.has_left():
+                yield from self.follow(sub)
 
-    def follow(self, sub: Subscription) -> int:
-        """Route matching imports to the subscription; return how many there are."""
-        if sub.session is None and sub.subject.startswith(_OWN):
-            return 0
-        subject = sub.subject.decode("utf-8", "surrogateescape")
-        proxies = []
-        for place in sorted(self._index.overlapping(sub.subject)):
-            line = self._lines[place]
-            asked = line.asked(subject)
-            if asked:
-                proxy = ImportProxy(line, asked.encode("utf-8", "surrogateescape"), sub)
-                proxies.append(proxy)
-                line.exporter.place(proxy)
-        sub.import_proxies += tuple(proxies)
-        return len(proxies)
+    def follow(self, sub: Subscription) -> Steps[None]:
+        """Route matching imports to the subscription as long as it lasts; `prepare` does it for those before it."""
+        if (sub.session is None and sub.subject.startswith(_OWN)) or len(self._lines) < len(self.links):
+            return
+        places = sorted(self._index.overlapping(sub.subject))
+        if not places or any(proxy.imports is self for proxy in sub.import_proxies):
+            return
+        if sub.import_proxies is NO_PROXIES:
+            sub.import_proxies = []
+        proxies, subject = sub.import_proxies, sub.subject.decode("utf-8", "surrogateescape")
+        if self._followed.get(sub) is proxies:
+            return
+        self._followed[sub] = proxies
+        try:
+            for count, place in enumerate(places):
+                if count and not count % PROXIES_STEP:
+                    yield PROXIES_STEP
+                    if sub.import_proxies is not proxies or self._withdrawn:
+                        return
+                line = self._lines[place]
+                asked = line.asked(subject)
+                if asked:
+                    proxy = ImportProxy(line, asked.encode("utf-8", "surrogateescape"), sub)
+                    proxies.append(proxy)
+                    line.exporter.place(proxy)
+        finally:
+            if self._followed.get(sub) is proxies:
+                del self._followed[sub]
 
     def withdraw(self) -> Steps[None]:
         """Remove the routes to the subscriptions of the account; none of them is in effect."""
+        self._withdrawn = True
         for sub in _own_subscriptions(self._account):
-            ended = [proxy for proxy in sub.import_proxies if proxy.imports is self]
+            proxies = sub.import_proxies
+            ended = [proxy for proxy in proxies if proxy.imports is self]
             if ended:
-                sub.import_proxies = tuple(proxy for proxy in sub.import_proxies if proxy.imports is not self)
-                end_proxies(ended)
-            yield 1 + len(ended)
+                proxies[:] = [proxy for proxy in proxies if proxy.imports is not self]
+                yield from ending(ended)
+            yield 1
 
 
 def _own_subscriptions(account: Account) -> Iterator[Subscription]:
@@ -174,9 +202,11 @@ def _own_subscriptions(account: Account) -> Iterator[Subscription]:
             yield sub
 
 
-def end_proxies(proxies: Iterable[Subscription]) -> None:
+def ending(proxies: Collection[Subscription]) -> Steps[None]:
     """End subscriptions in other accounts."""
-    for proxy in proxies:
+    for count, proxy in enumerate(proxies):
+        if count and not count % PROXIES_STEP:
+            yield PROXIES_STEP
         proxy.account.unsubscribe(proxy)
 
 
@@ -236,10 +266,11 @@ class ImportChange:
 
     def abandon(self) -> None:
         """Remove the prepared imports: the change cannot be made."""
-        end_proxies(self._services.values())
+        long_work = self._imports.account.broker.long_work
+        long_work.append(ending(self._services.values()))
         if self._streams is not None:
             self._imports.coming = None
-            finish(self._streams.withdraw())
+            long_work.append(self._streams.withdraw())
 
 
 class AccountImports:
@@ -290,16 +321,17 @@ class AccountImports:
         waiting = responses.get(reply)
         return waiting is not None and waiting.requester.account.has_interest(waiting.reply)
 
-    def on_subscribe(self, sub: Subscription) -> None:
+    def on_subscribe(self, sub: Subscription) -> Steps[None]:
         """Route matching imports to the subscription."""
         for imports in (self.streams, self.coming):
             if imports is not None:
-                imports.follow(sub)
+                yield from imports.follow(sub)
 
     def on_unsubscribe(self, sub: Subscription) -> None:
-        """Remove the proxies of a subscription that has ended."""
-        end_proxies(sub.import_proxies)
-        sub.import_proxies = ()
+        """End the proxies of a subscription that has ended, and remove them in later turns if they are many."""
+        proxies, sub.import_proxies = sub.import_proxies, NO_PROXIES
+        if (rest := begun(ending(proxies))) is not None:
+            self.account.broker.long_work.append(rest)
         if self.awaited:
             self.awaited.interest_lost(sub.subject)
 

@@ -64,7 +64,7 @@ class Interest:
 
     __slots__ = ("_claims", "_known", "_known_size", "_long_work", "_patterns", "_unfiltered", "_unfiltered_listed")
 
-    def __init__(self, long_work: deque[Iterator[None]]) -> None:
+    def __init__(self, long_work: deque[Iterator[object]]) -> None:
         """Keep an empty index; many filters are removed from it by `long_work`."""
         self._unfiltered: dict[Consumer, None] = {}
         self._unfiltered_listed: Consumers | None = None

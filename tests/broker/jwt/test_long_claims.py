@@ -6,7 +6,9 @@ times.
 
 from __future__ import annotations
 
+import itertools
 import random
+import re
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -96,6 +98,19 @@ def test_imports_come_and_go_at_once_and_no_turn_is_long() -> None:
     assert max(town.counter.turns) <= TURN_CALLS
 
 
+def test_subscriptions_that_come_during_a_change_take_each_import_once() -> None:
+    town, sids, steps = Trade(), itertools.count(MANY), itertools.count()
+
+    def subscribe() -> None:
+        if not next(steps) % 128:
+            town.clients[1].session.receive(b"SUB l.* %d\r\n" % next(sids))
+
+    town.change(town.importer, subscribe, imports=imports(town.exporter, MANY))
+    town.clients[0].session.receive(b"PUB t.4 1\r\nx\r\nPUB t.998 1\r\ny\r\n")
+    takers = re.findall(rb"MSG l\.(?:4|998) (\d+) ", town.clients[1].heard())
+    assert sorted(map(int, takers)) == sorted([4, 998, *(2 * [*range(MANY, next(sids))])])
+
+
 @pytest.mark.parametrize(
     "nats",
     [
@@ -130,6 +145,7 @@ def test_imports_that_cannot_be_made_leave_everything_as_it_was(monkeypatch: pyt
     monkeypatch.setattr(ServiceProxy, "__init__", fail_late)
     with pytest.raises(RuntimeError, match="planted"):
         town.change(town.importer, imports=imports(town.exporter, MANY))
+    town.work()
     assert (town.services, town.proxies, account.config.imports) == (0, before, ())
     held = town.auth.book.get(town.importer.public)
     assert held is not None and held.claims.nats.imports == []
