@@ -111,8 +111,6 @@ class Watches:
 
 
 class Account:
-    """One account of the broker."""
-
     __slots__ = (
         "_exact",
         "_rng",
@@ -158,7 +156,6 @@ class Account:
         return (yield from Mappings.compile(configured, self._rng, self.mappings))
 
     def use_mappings(self, mappings: Mappings) -> None:
-        """Replace the mappings."""
         before = self.mapping_sources()
         mappings.keep(self.mappings)
         self.mappings = mappings if mappings.sources() else None

@@ -408,7 +408,6 @@ class Broker:
         self.event_listener.disconnected(session)
 
     def info_json(self, session: Session, *, connect_info: bool = False, lame_duck: bool = False) -> bytes:
-        """Return INFO's body for one session."""
         return info_json(self, session, connect_info=connect_info, lame_duck=lame_duck)
 
     def server_info(self) -> dict[str, object]:
@@ -478,7 +477,6 @@ class Broker:
 
     @property
     def subscriptions(self) -> int:
-        """Subscriptions of all accounts."""
         return sum(account.subscriptions for account in self.accounts.values())
 
 

@@ -154,8 +154,6 @@ def _may_report(dest: bytes, origin: Session, lets_in: Callable[[bytes], bool] |
 
 
 class MessageTrace:
-    """One message on its way."""
-
     __slots__ = ("_account", "_dest", "_events", "_hop", "_hops", "_values", "only", "origin")
 
     def __init__(self, origin: Session, dest: bytes, values: Values, only: bool, hop: bytes) -> None:

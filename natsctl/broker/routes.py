@@ -86,7 +86,6 @@ class Routes:
 
     @property
     def cached(self) -> int:
-        """Number of cached routes."""
         beginnings = len(self._by_prefix) + len(self._by_ack_prefix) + len(self._by_stem)
         return len(self.exact) + beginnings + len(self._by_nodes)
 

@@ -374,7 +374,6 @@ class Session:
     # --- timers
 
     def tick(self) -> None:
-        """Handle timers."""
         self.timers.tick()
 
     def hold_timers(self) -> None:
@@ -659,7 +658,6 @@ class Session:
         self.protocol = options.protocol
 
     def apply(self, options: ConnectOptions) -> None:
-        """Apply the options of CONNECT."""
         self.verbose = options.verbose
         self.pedantic = options.pedantic
         self.echo = options.echo

@@ -229,7 +229,6 @@ def header_tail(reply: bytes, header: bytes, payload: bytes) -> bytes:
 
 
 def answer_client(session: Session, sub: Subscription, answers: Sequence[Answer]) -> None:
-    """Queue answers for one client."""
     sid = sub.sid_field
     frames = b"".join([b"MSG %b%b%d\r\n%b\r\n" % (subject, sid, len(body), body) for subject, body in answers])
     queue_answers(session, sub, frames, sum([len(body) for _, body in answers]), len(answers))

@@ -67,7 +67,6 @@ class Timers:
         self._session.broker.tick_by(self.alarm_ns)
 
     def answered(self) -> None:
-        """Handle a PONG."""
         if self._ping_sent_ns:
             session = self._session
             self._answered_ns = session.last_active_ns
@@ -76,7 +75,6 @@ class Timers:
             self._measured = True
 
     def tick(self) -> None:
-        """Handle timers."""
         session = self._session
         now = session.broker.clock.monotonic_ns()
         if session.close_reason is not None:

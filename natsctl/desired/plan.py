@@ -19,8 +19,6 @@ from natsctl.desired.live import LiveState
 
 
 class Action(StrEnum):
-    """The action on an asset."""
-
     CREATE = "create"
     UPDATE = "update"
     REPLACE = "replace"

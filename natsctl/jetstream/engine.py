@@ -54,8 +54,6 @@ _INFO: Final = f"{API_PREFIX}.INFO"
 
 
 class AccountLifecycle:
-    """The accounts of one engine, with JetStream and without."""
-
     __slots__ = ("_engine", "_refusals")
 
     def __init__(self, engine: Engine) -> None:

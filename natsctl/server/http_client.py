@@ -130,7 +130,6 @@ async def _exchange(
 async def _connected(
     host: str, port: int, context: ssl.SSLContext | None
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Connect; raises HttpError with Go's text."""
     try:
         return await asyncio.open_connection(host, port, limit=READ_BYTES, ssl=context)
     except (socket.gaierror, UnicodeError) as why:

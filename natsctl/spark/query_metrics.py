@@ -133,7 +133,6 @@ def _object(said: Any) -> dict[str, Any]:
 
 
 def _line(name: str, labels: Mapping[str, str], value: float) -> str:
-    """Return one sample."""
     escapes = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
     text = ",".join(f'{label}="{each.translate(escapes)}"' for label, each in labels.items())
     return f"{name}{{{text}}} {value:g}"

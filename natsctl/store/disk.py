@@ -102,8 +102,6 @@ class Disk(Protocol):
 
 
 class PosixFile:
-    """A raw descriptor."""
-
     __slots__ = ("_fd",)
 
     def __init__(self, fd: int) -> None:

@@ -25,8 +25,6 @@ NO_ROOM = "no space left on the store's disk"
 
 
 class FileStream:
-    """Files of one stream."""
-
     kind: Literal["file", "memory"] = "file"
 
     def __init__(

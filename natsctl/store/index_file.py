@@ -219,8 +219,6 @@ def _renumber(scan: Scan, sids: array[int]) -> None:
 
 
 class _Columns:
-    """The columns of an index file, in order."""
-
     def __init__(self, data: bytes, start: int) -> None:
         self._data = data
         self._at = start

@@ -191,7 +191,6 @@ class Segment:
         self.sids, self.sizes, self.offsets = narrowed(self.sids), narrowed(self.sizes), packed(self.offsets)
 
     def unseal(self) -> None:
-        """Take appends again."""
         self.keys, self.counts = None, _NONE
         self.order, self.asked = None, 0
         self.sids, self.sizes, self.offsets = widened(self.sids), widened(self.sizes), widened(self.offsets)

@@ -31,8 +31,6 @@ def _numbering(names: Iterable[bytes]) -> dict[bytes, int]:
 
 
 class SubjectTable:
-    """Subjects, interned."""
-
     __slots__ = ("count", "first", "ids", "last", "live", "names", "stale")
 
     def __init__(self) -> None:

@@ -196,7 +196,6 @@ def encode_pub(subject: bytes, reply: bytes, header: bytes, payload: bytes) -> b
 
 
 def encode_sub(subject: bytes, queue: bytes, sid: bytes) -> bytes:
-    """Return SUB."""
     return b"SUB %b %b %b\r\n" % (subject, queue, sid) if queue else b"SUB %b %b\r\n" % (subject, sid)
 
 

@@ -91,7 +91,6 @@ class FrameBuffer:
 
     @property
     def kept(self) -> bytes:
-        """The bytes of an incomplete frame."""
         return b"".join(self._parts)
 
     @property

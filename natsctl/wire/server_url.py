@@ -42,7 +42,6 @@ class ServerUrl(NamedTuple):
 
     @property
     def address(self) -> str:
-        """Host and port."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     @property

@@ -241,7 +241,6 @@ def _parsed(data: bytes, name: str) -> _Records:
 
 
 def _compare(records: _Records, hashes: bytes, name: str) -> None:
-    """Raise ArchiveError if a record's hash is wrong."""
     if hashes != b"".join(records.hashes):
         raise ArchiveError(f"a record of {name} does not match its hash")
 

@@ -238,7 +238,6 @@ class DecidedLater:
         """Called with the answer; set by the login that waits for it."""
 
     def decide(self, answer: Grant | Refusal | Delegation) -> None:
-        """Bring the answer."""
         self.answer = answer
         if self.bring is not None:
             self.bring(answer)

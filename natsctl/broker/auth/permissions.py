@@ -66,7 +66,6 @@ class Permissions(msgspec.Struct, frozen=True, dict=True):
         )
 
     def prepare(self) -> Steps[None]:
-        """Make the index, in steps."""
         if self.needs_steps:
             index = PermissionIndex()
             yield from index.fill(self)
@@ -200,7 +199,6 @@ class PermissionIndex:
         self.deny_subscribe: Patterns | None = None
 
     def fill(self, permissions: Permissions) -> Steps[None]:
-        """Index permissions."""
         publish, subscribe = permissions.publish, permissions.subscribe
         # With allow_responses and no list, nothing but responses may be published. An empty subscribe list is no list.
         allow = () if permissions.responses is not None and publish.allow is None else publish.allow
@@ -217,8 +215,6 @@ class PermissionIndex:
 
 
 class SessionPermissions:
-    """Permissions of one session."""
-
     __slots__ = ("_deny_publish", "_deny_subscribe", "_filtered", "_publish", "_published", "_subscribe", "replies")
 
     def __init__(self, permissions: Permissions, clock: Clock) -> None:

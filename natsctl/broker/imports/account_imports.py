@@ -94,8 +94,6 @@ class ImportProxy(RoutedSubscription):
 
 
 class StreamLine:
-    """One import of a stream."""
-
     __slots__ = ("_mapping", "_same", "_to", "exporter", "hops", "imports", "link")
 
     def __init__(self, imports: StreamImports, link: StreamLink, exporter: AccountImports) -> None:
@@ -349,11 +347,9 @@ class AwaitedReplies:
         return bool(self._by_reply)
 
     def add(self, waiting: Waiting, responses: Responses) -> None:
-        """Add a reply."""
         self._by_reply.setdefault(waiting.reply, {})[waiting] = responses
 
     def discard(self, waiting: Waiting) -> None:
-        """Forget a reply."""
         known = self._by_reply.get(waiting.reply)
         if known is not None:
             known.pop(waiting, None)

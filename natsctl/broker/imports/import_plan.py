@@ -77,7 +77,6 @@ class _Exports:
         self._index: SubjectIndex[int] = SubjectIndex()
 
     def add(self, export: StreamExport | ServiceExport) -> None:
-        """Add one more."""
         self._index.add(export.subject.encode(), len(self._exports))
         self._exports.append(export)
         self._of_subject.setdefault(export.subject, []).append(export)
@@ -122,7 +121,6 @@ class ImportPlan:
     __slots__ = ("_configs", "_exports", "_named", "_service_links", "_stream_links", "problems", "services", "streams")
 
     def __init__(self, configs: Iterable[AccountConfig] = ()) -> None:
-        """Plan for these accounts."""
         self._configs: dict[str, AccountConfig] = {}
         self._named: set[str] = set()
         """Accounts that others name in their imports and exports."""

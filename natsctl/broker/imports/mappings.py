@@ -223,8 +223,6 @@ def _one_mapping(src: str, dest: str, rng: Rng) -> Mapping:
 
 
 class Mappings:
-    """The mappings of one account."""
-
     __slots__ = ("_configured", "_index", "_mappings", "_served")
 
     def __init__(self) -> None:

@@ -52,8 +52,6 @@ FAST_BATCH: Final = b".$FI"
 
 
 class ServiceProxy(RoutedSubscription):
-    """One import of a service."""
-
     __slots__ = ("_dest", "_exporter", "_importer", "_mapping", "_service", "active", "link")
 
     def __init__(self, importer: AccountImports, link: ServiceLink, exporter: AccountImports) -> None:

@@ -55,8 +55,6 @@ class AccountStoreError(Exception):
 
 
 class Store(Resolver, Protocol):
-    """A resolver that stores received JWTs."""
-
     @property
     def full(self) -> bool:
         """True if it keeps every account, False if only accounts in use."""
@@ -83,7 +81,6 @@ class MemoryResolver:
         self._preload = dict(preload)
 
     def fetch(self, account: str) -> str | None:
-        """Return the JWT of an account, or None."""
         return self._preload.get(account)
 
 
@@ -192,7 +189,6 @@ class AccountRegistry:
         return self._due_s
 
     def get(self, name: str) -> ActiveAccount | None:
-        """Return an account that is alive."""
         return self._held.get(name)
 
     def is_active(self, name: str) -> bool:
@@ -208,7 +204,6 @@ class AccountRegistry:
         return held.expired and now_ns // SECOND - held.updated_s >= ASK_AGAIN_S
 
     def names(self) -> frozenset[str]:
-        """Return the accounts that are alive."""
         return frozenset(self._held)
 
     def look_up(self, name: str, now_ns: int) -> Steps[ActiveAccount]:

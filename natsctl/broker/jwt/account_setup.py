@@ -190,7 +190,6 @@ class ExportIndex:
         self._subjects: dict[str, Containers] = {}
 
     def add(self, export: Export) -> None:
-        """Add one more."""
         self._exports.setdefault(export.type, []).append(export)
         self._subjects.setdefault(export.type, Containers()).add(export.subject)
 

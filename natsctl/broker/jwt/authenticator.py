@@ -211,7 +211,6 @@ class BrokerAccountSink:
         return clock.monotonic_ns() + self._auth.book.due_s * SECOND - clock.now_ns()
 
     def configure(self, configs: Sequence[AccountConfig], then: Callable[[], None]) -> Steps[None]:
-        """Configure accounts."""
         return self._broker.configure_accounts(configs, then=then)
 
     def account_expired(self, held: ActiveAccount) -> Steps[None]:

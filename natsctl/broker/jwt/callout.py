@@ -83,12 +83,10 @@ class ConfiguredTerms:
 
     @property
     def account(self) -> str:
-        """Account of the service."""
         return self._settings.account
 
     @property
     def subject(self) -> str:
-        """Subject of the request's JWT."""
         return self._settings.issuer
 
     @property
@@ -131,12 +129,10 @@ class OperatedTerms:
 
     @property
     def account(self) -> str:
-        """Account of the service."""
         return self._began.name
 
     @property
     def subject(self) -> str:
-        """Subject of the request's JWT."""
         return self._began.name
 
     @property

@@ -63,8 +63,6 @@ REDACTED: Final = "[REDACTED]"
 
 
 class _Question(NamedTuple):
-    """A request that is out."""
-
     nkey: str
     delegation: Delegation
     inbox: Subscription | None

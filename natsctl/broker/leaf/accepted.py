@@ -47,7 +47,6 @@ class LinkLogin(Login):
 
     @property
     def authenticator(self) -> Authenticator | None:
-        """The authenticator of leaf nodes now."""
         return self._link.authenticator
 
     def _authenticate(self) -> Answer:
@@ -131,7 +130,6 @@ class AcceptedLink(LeafLink):
         leafs.log.info(f"{self.label} - Leafnode connection created ")
 
     def send_info(self, *, connect_info: bool = False, lame_duck: bool = False) -> None:
-        """Send INFO."""
         info = self._leafs.info(self)
         info.nonce = self._nonce.decode()
         info.compression = "off"
@@ -154,7 +152,6 @@ class AcceptedLink(LeafLink):
             self.login.ask(proxy if isinstance(proxy, Refusal) else self.authenticate())
 
     def answered(self, answer: Grant | Refusal) -> None:
-        """Accept or refuse the other side."""
         if isinstance(answer, Refusal):
             self.refuse(answer)
         elif self._is_welcome(self._connect):
@@ -167,7 +164,6 @@ class AcceptedLink(LeafLink):
 
     @property
     def authenticator(self) -> Authenticator | None:
-        """The authenticator of leaf nodes now."""
         return self._leafs.authenticator
 
     def authenticate(self) -> Answer:

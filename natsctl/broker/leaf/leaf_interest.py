@@ -150,7 +150,6 @@ class RemoteInterest:
             listener.unsubscribed(gone)
 
     def remove(self, subject: bytes, queue: bytes) -> None:
-        """Remove interest."""
         known = self._subs.pop((subject, queue), None)
         if known is not None:
             self._drop(known)

@@ -35,8 +35,6 @@ LOOP_ID_BITS: Final = 128
 
 
 class LeafLinks:
-    """The links of one broker."""
-
     def __init__(self, broker: Broker, options: LeafOptions, log: LinkLog) -> None:
         self.broker = broker
         self.options = options
@@ -134,7 +132,6 @@ class LeafLinks:
         )
 
     def encoded(self, info: LeafInfo) -> bytes:
-        """Return the line of an INFO."""
         return encode_info(msgspec.json.encode(info))
 
     def new_nonce(self) -> bytes:

@@ -63,7 +63,6 @@ class Direction:
         self._known.clear()
 
     def forbid(self, patterns: Iterable[str]) -> None:
-        """Deny further patterns."""
         self.deny = PatternSet([*self.deny.patterns, *map(_pattern, patterns)])
         self._known.clear()
 
@@ -93,8 +92,6 @@ class Direction:
 
 
 class LinkRules:
-    """The rules of one connection."""
-
     __slots__ = ("ask", "export", "replies", "send")
 
     def __init__(self) -> None:
@@ -376,7 +373,6 @@ class LeafLink(Session):
             self.account.listeners.remove(self.local_interest)
 
     def count_slow_consumer(self) -> None:
-        """Count a slow link."""
         self._leafs.slow_consumers += 1
         super().count_slow_consumer()
 

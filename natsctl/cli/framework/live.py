@@ -357,7 +357,6 @@ class _Bar:
         self._bars, self._task = bars, task
 
     def at(self, done: float, total: float | None = None) -> None:
-        """Move the bar."""
         known = total if total is not None else self._bars.tasks[self._task].total
         self._bars.update(self._task, completed=done, total=known)
 

@@ -246,7 +246,6 @@ class _Header(tarfile.TarInfo):
 
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
-        """Return a header; raises tarfile.ReadError."""
         header = super().frombuf(buf, encoding, errors)
         if buf[154:156] != b"\0 ":  # after the digits of the checksum, and not covered by it
             raise tarfile.ReadError("a tar header is damaged")

@@ -145,7 +145,6 @@ async def _fill(
     options: SaveOptions,
     on_progress: OnProgress,
 ) -> Manifest:
-    """Write the whole backup, and return its manifest."""
     snapshot = BackupSnapshot(stream, writer, progress, options, on_progress)
     method = "replay" if options.replay else "snapshot"
     config: dict[str, Any] = {}
@@ -407,7 +406,6 @@ async def read_window(manager: Manager, stream: str, first: int, last: int) -> t
 
 
 async def _message(manager: Manager, stream: str, *, seq: int, next_by_subj: str = "") -> ArchivedMessage | None:
-    """Return one message, or None."""
     try:
         raw = (await manager.message_get(stream, seq=seq, next_by_subj=next_by_subj)).raw["message"]
     except ApiResponseError as failure:

@@ -292,7 +292,6 @@ class _Head:
         self.restart()
 
     def restart(self) -> None:
-        """Begin again."""
         self.reader = ArchiveReader()
         self.consumers: list[ArchivedConsumer] = []
         self._last = -1

@@ -31,7 +31,6 @@ class Collector:
         self.faults.append(Fault(node.place, reason))
 
     def note(self, node: DocumentNode, text: str) -> None:
-        """Record a note on valid documents."""
         self.notes.append((node.place, text))
 
     def add(self, asset: DesiredAsset, node: DocumentNode, complete: bool) -> None:

@@ -91,7 +91,6 @@ def list_of(value: Any) -> list[Any]:
 
 
 def map_of(value: Any) -> dict[str, Any]:
-    """Return a map. Raises ExpressionError."""
     if not isinstance(value, dict):
         raise ExpressionError(f"expected a map, got {said(value)}")
     return value

@@ -79,7 +79,6 @@ class Lifetime:
             self.watch()
 
     def stop(self) -> None:
-        """Cancel both timers."""
         self._pause.cancel()
         self._inactivity.cancel()
 

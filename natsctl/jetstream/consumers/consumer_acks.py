@@ -36,8 +36,6 @@ _SSEQ_TOKEN: Final = 5
 
 
 class Acks:
-    """The ack handler of one consumer."""
-
     __slots__ = ("_consumer", "_percent", "_policy", "_simple", "_through")
 
     def __init__(self, consumer: Consumer) -> None:

@@ -109,7 +109,6 @@ class ConsumerRouter:
         return True
 
     def _on_acks(self, subject: bytes, run: PublishRun) -> None:
-        """Handle plain acks of one consumer."""
         tokens = run.subject(0).split(b".", 4)
         handler = self._acks.get((tokens[2], tokens[3]))
         if handler is not None and tokens[2] not in self._held and handler.handle_plain(run.acked()):

@@ -154,7 +154,6 @@ class RefusedApi:
     """The API of an account that has no JetStream: an error for every request."""
 
     def __init__(self, engine: Engine, account: Account) -> None:
-        """Subscribe to the account's API subjects."""
         self._engine = engine
         self._account = account
         self._sub = account.subscribe(_EVERYTHING, self._on_request)

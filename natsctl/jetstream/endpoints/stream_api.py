@@ -350,7 +350,6 @@ def _get(stream: Stream, wanted: StreamMsgGetRequest, newest: int) -> Outcome:
 
 
 def delete_message(js: JetStreamAccount, request: ApiRequest) -> Outcome:
-    """Serve STREAM.MSG.DELETE."""
     stream = find_stream(js, request)
     if isinstance(stream, ApiError):
         return stream

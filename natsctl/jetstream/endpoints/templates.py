@@ -92,7 +92,6 @@ class StreamTemplate:
         ]
 
     def stop(self) -> None:
-        """Listen no more."""
         for subscription in self._subscriptions:
             self._js.account.unsubscribe(subscription)
 
@@ -233,7 +232,6 @@ def _refused(text: str) -> ApiError:
 
 
 def create(js: JetStreamAccount, request: ApiRequest) -> Outcome:
-    """Serve STREAM.TEMPLATE.CREATE."""
     config = request.decoded(StreamTemplateConfig)
     if config.name != request.tokens[0]:
         return error(ErrCode.TEMPLATE_NAME_NOT_MATCH_SUBJECT)
@@ -248,7 +246,6 @@ def create(js: JetStreamAccount, request: ApiRequest) -> Outcome:
 
 
 def names(js: JetStreamAccount, request: ApiRequest) -> Outcome:
-    """Serve STREAM.TEMPLATE.NAMES."""
     found = sorted(js.templates.by_name)
     offset = min(max(request.decoded(PagedRequest).offset, 0), len(found))
     page = found[offset : offset + NAMES_PAGE]
@@ -256,7 +253,6 @@ def names(js: JetStreamAccount, request: ApiRequest) -> Outcome:
 
 
 def info(js: JetStreamAccount, request: ApiRequest) -> Outcome:
-    """Serve STREAM.TEMPLATE.INFO."""
     template = js.templates.by_name.get(request.tokens[0])
     if template is None:
         return error(ErrCode.STREAM_TEMPLATE_NOT_FOUND)

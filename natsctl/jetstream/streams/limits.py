@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 
 class ContentLimits:
-    """The limits of one stream's contents."""
-
     __slots__ = ("_size", "_stream", "any")
 
     def __init__(self, stream: Stream) -> None:

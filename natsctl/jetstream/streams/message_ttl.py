@@ -87,8 +87,6 @@ class DeadlineBucket:
 
 
 class Deadlines:
-    """The deadlines of one stream's messages."""
-
     __slots__ = ("_count", "_era", "_eras", "_far", "_near", "_sweep", "_sweep_at", "_ticks")
 
     def __init__(self) -> None:
@@ -228,8 +226,6 @@ def raise_to_marker(stream: Stream, message: PendingMessage) -> None:
 
 
 class MessageTtl:
-    """The lifetimes of one stream's messages."""
-
     __slots__ = ("_ahead", "_alarm", "_deadlines", "_never", "_stream", "active")
 
     def __init__(self, stream: Stream) -> None:

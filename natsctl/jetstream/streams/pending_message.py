@@ -145,7 +145,6 @@ class PublishAcks:
             self._late.append((seq, reply, body))
 
     def stored(self, waiting: list[Entry | RunEntry], durable_seq: int) -> None:
-        """Acknowledge messages that became durable."""
         if not self._no_ack:
             ack, extras = self.opening, self._extras
             if extras:

@@ -59,8 +59,6 @@ Waiting = tuple[int, bytes, bytes, bytes]
 
 
 class Republish:
-    """The republishing of one stream."""
-
     __slots__ = ("_headers_only", "_mapping", "_stream", "_waiting", "active")
 
     def __init__(self, stream: Stream) -> None:
@@ -142,8 +140,6 @@ DIRECT: Final = Plan.DIRECT
 
 
 class PublishPipeline:
-    """The publish path of one stream."""
-
     __slots__ = (
         "_after_store", "_append", "_limits", "_max_payload", "_now_ns", "_plan", "_stream", "_transform", "_waiting",
         "acks", "atomic", "fast", "republish", "totals",

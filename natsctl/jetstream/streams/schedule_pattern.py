@@ -112,7 +112,6 @@ def _at(moment: datetime) -> datetime:
 
 
 def parse_cron(pattern: str) -> Cron:
-    """Read a pattern; raises CronError."""
     words = pattern.split()
     if len(words) != len(_FIELDS) or len(pattern) > MAX_PATTERN:
         raise CronError(f"expected {len(_FIELDS)} fields, got {len(words)}")

@@ -377,7 +377,6 @@ class TimedMessages:
         self._load()
 
     def stop(self) -> None:
-        """Stop loading, TTLs and schedules."""
         self._loading = array("Q")
         self.ttl.stop()
         self.schedules.stop()

@@ -263,7 +263,6 @@ class SourceSet:
             yield STEP
 
     def stop(self) -> None:
-        """End every connection."""
         self._searching.clear()
         for source in self.sources.values():
             source.stop()

@@ -78,8 +78,6 @@ class SecureLeafConnection(TlsConnection):
 
 
 class LeafEndpoint(TransportEndpoint):
-    """The listener for leaf nodes."""
-
     def __init__(self, host: str, port: int, leaf_shell: LeafShell, tls: ListenerTls) -> None:
         super().__init__(host, port, lambda: leaf_connection(leaf_shell, tls))
         self._name = host

@@ -82,8 +82,6 @@ MAX_OFFERED_URLS: Final = 64
 
 
 class LeafRemote:
-    """The state of one remote."""
-
     def __init__(
         self,
         leaf_shell: LeafShell,

@@ -97,8 +97,6 @@ class MonitorPage(NamedTuple):
 
 
 class Monitor:
-    """The pages of one server."""
-
     def __init__(self, server: ServerInstance) -> None:
         self._server = server
         base = server.options.http_base_path

@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import itertools
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import quote_plus
 
 from natsctl.api.times import format_time
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from natsctl.server.log.lines import Log
     from natsctl.server.ocsp.cache import ResponseCache
     from natsctl.server.options import OcspPeerOptions
+    from natsctl.server.system.events import OcspEvents
 
 CLIENT: Final = "Client"
 LEAF: Final = "Leafnode"
@@ -41,16 +42,6 @@ LEAF: Final = "Leafnode"
 
 CLIENT_REJECTED: Final = "client not OCSP valid"
 SERVER_REJECTED: Final = "server not OCSP valid"
-
-
-class PeerEvents(Protocol):
-    """The receiver of events about refusals."""
-
-    def peer_rejected(self, kind: str, peer: x509.Certificate, reason: str) -> None:
-        """Publish that a connection was refused."""
-
-    def link_invalid(self, peer: x509.Certificate, link: x509.Certificate, reason: str) -> None:
-        """Publish which certificate of a chain was not good."""
 
 
 class CertificateLink(NamedTuple):
@@ -81,7 +72,7 @@ class PeerVerifier:
         log: Log,
         clock: Clock,
         cache: Callable[[], ResponseCache],
-        events: Callable[[], PeerEvents],
+        events: Callable[[], OcspEvents],
         responders: Responders,
     ) -> None:
         """Prepare checks; `cache` and `events` return the current ones."""

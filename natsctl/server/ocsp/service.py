@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from natsctl.server.ocsp.cache import ResponseCache
-from natsctl.server.ocsp.peers import CLIENT, PeerEvents, PeerVerifier
+from natsctl.server.ocsp.peers import CLIENT, PeerVerifier
 from natsctl.server.ocsp.responders import Responders
 from natsctl.server.ocsp.staples import Staple, StapleError, StapleSources, staple_of
 from natsctl.server.options import OcspCacheOptions, ServerOptions
@@ -22,6 +22,7 @@ from natsctl.server.tls.contexts import TlsFileError
 if TYPE_CHECKING:
     from natsctl.api.times import Clock
     from natsctl.server.log.lines import Log
+    from natsctl.server.system.events import OcspEvents
     from natsctl.server.tls.contexts import ListenerTls
 
 STAPLED: Final = ("clients", "websocket")
@@ -32,7 +33,7 @@ class OcspService:
     """The OCSP features of one server, from its start to its end."""
 
     def __init__(
-        self, options: ServerOptions, log: Log, clock: Clock, events: Callable[[], PeerEvents], end: Callable[[], None]
+        self, options: ServerOptions, log: Log, clock: Clock, events: Callable[[], OcspEvents], end: Callable[[], None]
     ) -> None:
         """Prepare; `events` returns the receiver of refusals, `end` ends the server."""
         self.options = options

@@ -78,8 +78,6 @@ class StapleSources(NamedTuple):
 
 
 class Staple:
-    """The staple of one certificate."""
-
     def __init__(
         self, sources: StapleSources, kind: str, file: str, certificate: x509.Certificate, issuer: x509.Certificate,
         *, ends_server: bool,

@@ -276,8 +276,6 @@ FAILED: Final = 500
 
 
 class ResponseWriter:
-    """A writer of one broker's responses."""
-
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
 

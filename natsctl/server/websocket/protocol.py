@@ -153,8 +153,6 @@ class BoundedDeflate(FrameRules, PerMessageDeflate):
 
 
 class WebSocketReader:
-    """The client's frames."""
-
     __slots__ = ("_decoder",)
 
     def __init__(self, *, compressed: bool, masked: bool, limit: int) -> None:
