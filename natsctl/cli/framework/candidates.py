@@ -3,7 +3,7 @@
 A person waits for the answer, so it comes within `DEADLINE_S` or not at all: an alarm ends the process, and nothing
 slow is loaded (no Typer, no nats-py, no asyncio, never an embedded server). A failure prints nothing.
 NATSCTL_COMPLETION_MS gives slow machines and networks more time, and names that a server gave within the last minute
-come from a file (name_cache.py). Flags come from the declarations of the command that is typed, whose module alone is
+come from a file (name_cache.py). Flags come from the declarations of the typed command; only its module is
 imported.
 """
 
@@ -30,7 +30,7 @@ DEADLINE_S = 1.0
 _BUDGET = "NATSCTL_COMPLETION_MS"
 FILES = ":files"
 ANY_FILE = "\0files"
-"""Placeholder for file names, which the shell completes itself."""
+"""Placeholder for file names: the shell completes them."""
 
 
 class Candidate(NamedTuple):
@@ -84,7 +84,7 @@ def _silence_after(deadline_s: float) -> Iterator[None]:
 
 
 def candidates(words: Sequence[str], deadline_s: float, *, meanings: bool = True) -> Iterator[Candidate]:
-    """Yield the candidates for the last of the words, which follow `natsctl`."""
+    """Yield the candidates for the last of the arguments after `natsctl`."""
     current = words[-1]
     line = read_line(words[:-1])
     if line.metavar:
@@ -125,7 +125,7 @@ def _beginning(found: Iterator[Candidate], current: str) -> Iterator[Candidate]:
 
 
 class TypedLine:
-    """What is known of a command line by the words before the one that is typed."""
+    """The state of a command line before the argument being typed."""
 
     def __init__(self) -> None:
         self.noun = ""
@@ -134,7 +134,7 @@ class TypedLine:
         self.flags = {name: (flag.metavar, flag.help) for flag in GLOBAL_FLAGS for name in flag.spellings}
         """Every flag by its spelling: metavar ("" for a switch) and meaning."""
         self.parameters: list[str] = []
-        """Metavars of the arguments; one that ends in `...` takes all further words."""
+        """Metavars of the arguments; one that ends in `...` takes all further arguments."""
         self.arguments: list[str] = []
         """The arguments that are there already."""
         self.options: dict[str, Any] = {}
@@ -161,7 +161,7 @@ class TypedLine:
 
 
 def read_line(words: Sequence[str]) -> TypedLine:
-    """Return what these words say about the next one; raises UsageError for an unknown flag before the command."""
+    """Return the state after these arguments; raises UsageError for an unknown flag before the command."""
     line = TypedLine()
     if line.waits(words):
         return line
@@ -209,7 +209,7 @@ Source = Callable[[TypedLine, str, float], Iterator[Candidate]]
 def values_of(line: TypedLine, metavar: str, deadline_s: float, current: str) -> Iterator[Candidate]:
     """Yield the possible values of a metavar at that position; none for free text."""
     bare = metavar.strip("[]").removesuffix("...").strip("[]")
-    # `SUBJECT[,SUBJECT]` takes several with commas, of which the last one is being typed.
+    # `SUBJECT[,SUBJECT]` accepts several with commas; the last one is being typed.
     several = bare.partition("[,")[0] if "[," in bare else ""
     if several and "," in current:
         before, _, last = current.rpartition(",")
@@ -306,7 +306,7 @@ _SOURCES: dict[str, Source] = {
     "FILTER": _on_server("subject"),
     "NAME|JSON": _on_server("stream"),
 }
-"""Sources of the words, by metavar."""
+"""Sources of candidates, by metavar."""
 
 _BY_NOUN: dict[tuple[str, str], Source] = {
     ("stream", "SOURCE"): _on_server("stream"),
@@ -329,7 +329,7 @@ _SPECIAL = frozenset(" \t!\"#$&'()*;<>?[\\]^`{|}~")
 
 
 def split(line: str) -> list[str]:
-    """Return the words of a bash line after the command.
+    """Return the arguments of a bash line.
 
     The last one may be empty, or have an unclosed quote.
     """
@@ -370,7 +370,7 @@ def _behind_break(current: str, breaks: str) -> int:
 
 
 def _is_quoted(line: str) -> bool:
-    """Return whether the last word has an open quote, which bash closes itself."""
+    """Return whether the last argument has an open quote (bash closes it)."""
     quote = ""
     for at, char in enumerate(line):
         if quote:

@@ -2,7 +2,7 @@
 
 The rule is one for every command. A command that can remove messages, keys, objects, streams, consumers or buckets, or
 set a consumer's progress back, needs a yes: its flag (`--force`, `--yes`), or an answer at a terminal. If no user
-can be asked (no terminal, `--no-input`, or `-j`, whose reader is a program) it ends with UsageError, exit 2, which
+can be asked (no terminal, `--no-input`, or `-j` for a program) it ends with UsageError, exit 2, which
 names the flag. Commands that always lose something call `check_consent` first, before any request; those where it
 depends on the state (an edit, an object that may exist) read that first and change nothing. With `--dry-run` nothing is
 asked, as nothing changes.
@@ -39,7 +39,7 @@ MAX_NAMES: Final = 10
 
 
 class NotConfirmedError(UsageError):
-    """Error for consent that is needed where there is no terminal to ask at."""
+    """Error for missing consent without a terminal to ask."""
 
 
 def can_ask(session: Session) -> bool:
@@ -89,7 +89,7 @@ def confirmed_edit(
 
 
 def confirmed_at_terminal(session: Session, action: str, *, typed: str = "") -> bool:
-    """Return whether to continue with a harmless change: confirmed at a terminal, and always true elsewhere."""
+    """Return whether to continue with a change that loses nothing: confirmed at a terminal, always true elsewhere."""
     return session.dry_run or not can_ask(session) or _asked(action, typed)
 
 
@@ -128,7 +128,7 @@ def _warn(losses: Sequence[Loss]) -> None:
 
 
 def show_preview(preview: DryRunError, effect: dict[str, Any], *, as_json: bool) -> None:
-    """Print the requests of a dry run; `effect` is what the command found out before."""
+    """Print the requests of a dry run; `effect` has the command's earlier findings."""
     effect = {**effect, **preview.effect}
     if as_json:
         output.emit_json({"dry_run": True, "requests": [_document(one) for one in preview.planned], "effect": effect})

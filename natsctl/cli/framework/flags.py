@@ -1,7 +1,7 @@
-"""Flags of commands: those that many share, and those that set one field of a configuration.
+"""Flags of commands: shared ones, and flags that set one field of a configuration.
 
 A table of fields (of a stream, a consumer, a bucket) says for each flag which field it sets. Commands take all flags of
-a table with `@flagged(TABLE)`: the decorated function has a parameter `given: Given`, which receives the flags that
+a table with `@flagged(TABLE)`: the decorated function has a parameter `given: Given` that receives the flags that
 were on the command line, in wire values, and only those. So "not given" and "given as zero" never mix; prompts and
 `--help` come from the same rows.
 """
@@ -33,7 +33,7 @@ LARGEST_MESSAGE_BYTES = 2**31 - 1
 
 
 class Kind(NamedTuple):
-    """Kind of a flag: how its words become one wire value."""
+    """Kind of a flag: how its text becomes one wire value."""
 
     metavar: str
     read: Callable[[str], Any]
@@ -135,7 +135,7 @@ SOURCES = Kind("NAME|JSON", _source, repeated=True, gather=list)
 
 
 def choice(*words: str, **spelled: str) -> Kind:
-    """Return a kind that takes one of `words`, or a word of `spelled` for its wire value; case does not matter."""
+    """Return a kind that accepts one of `words`, or a name in `spelled` for its wire value, in any case."""
     values = {**{word: word for word in words}, **spelled}
 
     def read(text: str) -> str:
@@ -150,7 +150,7 @@ Place = Callable[[Config, Any], None]
 
 
 class Flag(NamedTuple):
-    """One row: the flag, what it sets (a dotted field, or a function that places it), and where it is offered."""
+    """One row: the flag, its target (a dotted field, or a function that places it), and where it is offered."""
 
     name: str
     kind: Kind
@@ -174,7 +174,7 @@ class Flag(NamedTuple):
         return "flag_" + self.name.lstrip("-").replace("-", "_")
 
     def read(self, words: Any) -> Any:
-        """Return the wire value of the words on the command line. Raises UsageError that names the flag."""
+        """Return the wire value of the text on the command line. Raises UsageError that names the flag."""
         if self.kind.switch:
             return words
         try:
@@ -196,7 +196,7 @@ class Flag(NamedTuple):
 
 
 def without_defaults(table: Sequence[Flag]) -> tuple[Flag, ...]:
-    """Return the table without defaults, for commands that change only what is given."""
+    """Return the table without defaults, for commands that only change given fields."""
     return tuple(flag._replace(default="") for flag in table)
 
 
@@ -212,7 +212,7 @@ def put(config: Config, path: str, value: Any) -> None:
 
 
 def inverted(field: str) -> Place:
-    """Return a setter for a switch whose field has the opposite meaning."""
+    """Return a setter for a switch that is the opposite of its field."""
     return lambda config, value: put(config, field, not value)
 
 
@@ -266,7 +266,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def flagged(table: Sequence[Flag]) -> Callable[[Function], Function]:
-    """Make a command take all flags of `table`; its parameter `given` receives those that are given."""
+    """Make a command take all flags of `table`; its parameter `given` receives the given ones."""
 
     def mark(function: Function) -> Function:
         function.flag_table = table  # type: ignore[attr-defined]  # read by Command
@@ -297,7 +297,7 @@ Watch = Annotated[
 ]
 Rounds = Annotated[int, Option("--count", metavar="N", help="end after N refreshes", min=0)]
 Progress = Annotated[bool, Option("--progress/--no-progress", help="show a progress bar on a terminal")]
-All = Annotated[bool, Option("--all", "-a", help="also those that KV, object store and MQTT use")]
+All = Annotated[bool, Option("--all", "-a", help="also streams of KV, object store and MQTT")]
 StreamName = Annotated[str | None, Argument(metavar="STREAM", help="name of the stream")]
 ConsumerName = Annotated[str | None, Argument(metavar="CONSUMER", help="name of the consumer")]
 Header = Annotated[list[str] | None, Option("--header", "-H", metavar="KEY:VALUE", help="a header")]

@@ -139,7 +139,7 @@ GLOBAL_FLAGS = tuple(
 for _declared in GLOBAL_FLAGS:
     setattr(GlobalOptions, _declared.field, None if _declared.metavar else False)
 _MAY_BE_EMPTY = ("password", "connection_name")
-"""Options whose value may be empty; an empty one of the others would silently choose another server or login."""
+"""Options with a possibly empty value; for others an empty one would silently choose another server or login."""
 _ALL_STREAMS = GlobalFlag("-a, --all", "", "include the streams of KV, object store and MQTT", field="all_streams")
 OF_NOUNS = {"stream": _ALL_STREAMS, "consumer": _ALL_STREAMS}
 """Options of every verb of a noun, as in the nats tool, except of a verb that declares the same spelling itself."""
@@ -181,7 +181,7 @@ class Dash(str):
 
 
 class Words(NamedTuple):
-    """The words of a command line without its global options: all of them, and sorted."""
+    """The arguments of a command line without its global options: all of them, and sorted."""
 
     all: list[str]
     flags: list[tuple[str, str | None]]
@@ -194,7 +194,7 @@ class Words(NamedTuple):
 def take_out(
     words: Sequence[str], own: Mapping[str, bool], of_noun: GlobalFlag | None = None
 ) -> tuple[dict[str, Any], Words]:
-    """Return the global options among a command's words, and the words without them; raises UsageError.
+    """Return the global options among a command's arguments, and the rest; raises UsageError.
 
     `own` are the command's flags, and whether each takes a value, which is then never read as a flag. Words after
     `--` are arguments. `of_noun` is treated like a global option. A lone `-` becomes a Dash.

@@ -1,4 +1,4 @@
-"""Pages of help: `natsctl --help`, from tables alone, and those of groups and commands.
+"""Pages of help: `natsctl --help` (from tables only), and pages of groups and commands.
 
 Nothing is cut off; defaults and the values that flags take are explained.
 """

@@ -1,4 +1,4 @@
-"""Command lines whose words are not in order: Typer sorts them, or reports what is wrong.
+"""Command lines with arguments out of order: Typer sorts them, or reports the fault.
 
 It sees every value as text. `Parameter` reads them, as for any other line.
 """

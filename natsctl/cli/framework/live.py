@@ -91,7 +91,7 @@ def watch(
 
 
 def next_view(view: Callable[[], View], number: int) -> View | None:
-    """Return the view of a round, or None if an answer was unreadable, which is reported; the first round raises it."""
+    """Return the view of a round, or None if an answer was unreadable (it is reported); the first round raises."""
     try:
         return view()
     except ProtocolError as failure:
@@ -102,12 +102,12 @@ def next_view(view: Callable[[], View], number: int) -> View | None:
 
 
 def keyboard_of(screen: Console) -> Keyboard | WindowsKeyboard:
-    """Return the keyboard beside `screen`, to be used as a context."""
+    """Return the keyboard of `screen`, to be used as a context."""
     return WindowsKeyboard() if sys.platform == "win32" else Keyboard(screen)
 
 
 class WindowsKeyboard:
-    """The keys of a live view in a console of Windows, which neither says that it was resized nor stops programs."""
+    """The keys of a live view in a Windows console: it neither reports a resize nor stops programs."""
 
     POLL_S = 0.05
 
@@ -135,7 +135,7 @@ class WindowsKeyboard:
         return True
 
     def _key(self) -> str:
-        """Return a key that was pressed, an arrow as terminals send it; "" where there is none."""
+        """Return a pressed key (an arrow as terminals send it), or ""."""
         if sys.platform != "win32" or not self.is_there:
             return ""
         import msvcrt
@@ -207,7 +207,7 @@ class Keyboard:
 
     def _restore(self) -> None:
         if self._before:
-            with suppress(termios.error):  # the terminal may have gone
+            with suppress(termios.error):  # the terminal may be closed
                 termios.tcsetattr(self._fd, termios.TCSAFLUSH, self._before)
 
     def _stop(self, *_: object) -> None:
@@ -226,7 +226,7 @@ class Keyboard:
 
 @contextmanager
 def drawing() -> Iterator[Callable[[RenderableType], None]]:
-    """Yield a function that draws a view in place of the previous one; the last one stays.
+    """Yield a function that redraws a view; the last one stays.
 
     Without a terminal only the last one is printed, at the end.
     """
@@ -280,7 +280,7 @@ LINE_EVERY_S = 2.0
 RATE_FROM_COLUMNS = 70
 """Columns below which a bar has no rate, as it would wrap."""
 BYTES = "bytes"
-"""The unit whose numbers are shown as sizes; any other is a noun in the plural, such as `messages`."""
+"""The unit for numbers shown as sizes; any other is a noun in the plural, such as `messages`."""
 
 _LOOK = {
     "bar.back": "dim",
@@ -306,7 +306,7 @@ def progress(
 ) -> Iterator[Tracker]:
     """Yield a tracker of progress towards `total` (None: unknown); with `quiet` nothing is shown.
 
-    Without `timed` neither rate nor remaining time is shown: for totals that grow, as those of Spark's tasks do.
+    Without `timed` neither rate nor remaining time is shown: for totals that grow, as with Spark's tasks.
     """
     if quiet:
         yield _Silent()
@@ -340,7 +340,7 @@ class _Lines:
         output.log(safe(f"{self._what}: {self._figures(done, done - begun, now_s - begin_s)}"))
 
     def _figures(self, done: float, newly: float, elapsed_s: float) -> str:
-        """Return the figures of a line, `newly` of which were done in the time."""
+        """Return the figures of a line; `newly` were done in the time."""
         rate = newly / elapsed_s if elapsed_s and self._timed else 0
         if not self._total:
             known = amount(done, self._unit)

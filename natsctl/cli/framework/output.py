@@ -131,7 +131,7 @@ def _tamed(text: str) -> str:
 
 
 def laid_out(text: str, columns: int | None) -> str:
-    """Return a text whose lines are wrapped at so many columns, with continued lines indented."""
+    """Return a text wrapped at so many columns, with continued lines indented."""
     if columns is None or all(len(line) * 2 <= columns for line in text.splitlines()):
         return text
     from natsctl.cli.render.text import hanging

@@ -148,7 +148,7 @@ class Parameter:
 
 
 def parameters_of(function: Any, hints: dict[str, Any]) -> list[Parameter]:
-    """Return the parameters that the annotations of a function declare, with those of its bundles."""
+    """Return the parameters that the annotations of a function and its bundles declare."""
     code = function.__code__
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     positional = function.__defaults__ or ()

@@ -40,7 +40,7 @@ def programs() -> dict[str, str]:
 def run_program(path: str, words: Sequence[str], given: Mapping[str, object]) -> NoReturn:
     """Execute that program, replacing this process.
 
-    Raises UsageError for flags before its name, which it would not get, NatsctlError if it cannot be run.
+    Raises UsageError for flags before its name (it would not get them), NatsctlError if it cannot be run.
     """
     if given:
         from natsctl.api.errors import UsageError

@@ -23,12 +23,12 @@ RESPONSE_TTL_NS: Final = 2 * 60 * SECOND
 
 
 def limit(number: int) -> str:
-    """Return a limit of a JWT, where only -1 means no limit."""
+    """Return a limit of a JWT (only -1 means no limit)."""
     return "unlimited" if number == NO_LIMIT else count(number)
 
 
 def size(number: int) -> str:
-    """Return a limit in bytes of a JWT, where only -1 means no limit."""
+    """Return a limit in bytes of a JWT (only -1 means no limit)."""
     return "unlimited" if number == NO_LIMIT else format_size(number)
 
 
@@ -165,7 +165,7 @@ def add_account(page: Page, claims: AccountClaims, facts: Mapping[str, str], use
 
 
 def _tiers(claims: AccountClaims) -> dict[str, JetStreamLimits]:
-    """Return JetStream's limits by tier; those of an account without tiers under ""."""
+    """Return JetStream's limits by tier, under "" for an account without tiers."""
     return claims.nats.limits.tiered_limits or {"": claims.nats.limits}
 
 
