@@ -242,7 +242,7 @@ def test_spark_wants_tls_on_all_servers_of_a_list(refusing: HandshakeRecorder) -
     url = f"nats://127.0.0.1:{refusing.port}"
     settings = ServerSettings((url, "tls://127.0.0.1:1"), user="ann", password=SECRET, retries=0)
     link = Link(settings)
-    with pytest.raises(JetStreamSourceError, match="TLS is asked for"):
+    with pytest.raises(JetStreamSourceError, match="TLS was requested"):
         link._greet(url, "")
     assert [each.clear for each in refusing.recorded()] == [b""]
 
