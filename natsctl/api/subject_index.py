@@ -79,8 +79,8 @@ class SubjectIndex(Generic[T]):
         self.inserted = 0
         """Patterns that were ever added; patterns with a zero count were removed."""
 
-    def add(self, pattern: bytes, owner: T) -> None:
-        """Add a new owner of a valid pattern."""
+    def add(self, pattern: bytes, owner: T) -> IndexNode[T]:
+        """Add a new owner of a valid pattern; return the node of that pattern."""
         node = self._root
         for token in pattern.split(b"."):
             children = node.children
@@ -96,6 +96,7 @@ class SubjectIndex(Generic[T]):
             node.owners = (owner,)
         self.count += 1
         self.inserted += 1
+        return node
 
     def remove(self, pattern: bytes, owner: T) -> bool:
         """Remove an owner of a pattern, and the nodes that only it needed; return False if it was missing."""
@@ -146,7 +147,7 @@ class SubjectIndex(Generic[T]):
         return found + level, decided, 0
 
     def walking(self, tokens: list[bytes]) -> Steps[tuple[list[IndexNode[T]], int, int]]:
-        """Return what `match` does, in steps between which the index must not change."""
+        """Return what `match` does, in steps; patterns that are added or removed between two of them may be missed."""
         found: list[IndexNode[T]] = []
         level = [self._root]
         decided = cost = 0

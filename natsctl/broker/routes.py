@@ -46,18 +46,18 @@ DOT: Final = 46
 
 WIDE_TOKENS: Final = 16_384
 """Tokens of patterns from which a walk may be long: some milliseconds."""
-MAX_WALKS: Final = 256
+MAX_WALKS: Final = 128
 """Maximum unfinished walks of an account; with more, the oldest restarts."""
-MAX_RESTARTS: Final = 3
-"""Maximum restarts of a walk because of changed subscriptions; then it is not interrupted."""
 
 
 class Walk(NamedTuple):
-    """A walk through the subscriptions that has not ended, in one version of them."""
+    """A walk through the subscriptions that has not ended; they were in one version when it began."""
 
     version: tuple[int, int]
     steps: Steps[tuple[list[IndexNode[Subscription]], int, int]]
-    restarts: int
+    tokens: list[bytes]
+    late: dict[bytes, IndexNode[Subscription]]
+    """Patterns of the subject that were added since, with their nodes."""
 
 
 class Routes:
@@ -91,7 +91,12 @@ class Routes:
 
     def insert(self, sub: Subscription) -> None:
         """Add a subscription and forget the routes that it changes."""
-        self.subs.add(sub.subject, sub)
+        node = self.subs.add(sub.subject, sub)
+        if self._walks:
+            wanted = sub.subject.split(b".")
+            for walk in self._walks.values():
+                if _match(wanted, walk.tokens):
+                    walk.late[sub.subject] = node
         if b"*" in sub.subject:
             self._count_tokens(sub.subject.count(b".") + 1)
         self._forget(sub.subject)
@@ -100,6 +105,9 @@ class Routes:
         """Remove a subscription and the routes that it changes; return False if it was not there."""
         if not self.subs.remove(sub.subject, sub):
             return False
+        for walk in self._walks.values():
+            if (node := walk.late.get(sub.subject)) is not None and not node.owners:
+                del walk.late[sub.subject]
         if b"*" in sub.subject:
             self._count_tokens(-sub.subject.count(b".") - 1)
         self._forget(sub.subject)
@@ -171,26 +179,30 @@ class Routes:
         return subject in self.exact or self._by_beginning(subject) is not None
 
     def walked(self, subject: bytes, go_on: Callable[[], bool]) -> bool:
-        """Walk to the route of a subject while `go_on`; return whether it is known now."""
+        """Walk to the route of a subject while `go_on`; return whether it is known now.
+
+        A walk does not begin anew when subscriptions change: nodes that are reached and have no owner at its end have
+        been removed, and patterns that it may have passed by are in `late`.
+        """
         if self.is_known(subject):
+            self._walks.pop(subject, None)
             return True
         tokens = subject.split(b".")
         if b"" in tokens:
             return True
-        walk = self._walks.pop(subject, None)
         version = self.subs.inserted, self.subs.count
-        if walk is None or walk.version != version:
-            restarts = walk.restarts + 1 if walk is not None else 0
-            if restarts > MAX_RESTARTS:
-                return True
-            walk = Walk(version, self.subs.walking(tokens), restarts)
+        walk = self._walks.pop(subject, None) or Walk(version, self.subs.walking(tokens), tokens, {})
         try:
             while True:
                 next(walk.steps)
                 if not go_on():
                     break
         except StopIteration as end:
-            self._keep(subject, tokens, *end.value)
+            nodes, decided, stem = end.value
+            if walk.version != version:
+                reached = dict.fromkeys([*nodes, *walk.late.values()])
+                nodes, decided, stem = [node for node in reached if node.owners], len(tokens), 0
+            self._keep(subject, tokens, nodes, decided, stem)
             return True
         if len(self._walks) >= MAX_WALKS:
             del self._walks[next(iter(self._walks))]
@@ -277,6 +289,17 @@ class Routes:
         if self._cost + cost > MAX_CACHED_RECIPIENTS:
             self._forget(b">")
         self._cost += cost
+
+
+def _match(pattern: list[bytes], subject: list[bytes]) -> bool:
+    """Return whether a pattern matches a subject, both in tokens."""
+    if pattern[-1] == b">":
+        if len(subject) < len(pattern):
+            return False
+        pattern = pattern[:-1]
+    elif len(subject) != len(pattern):
+        return False
+    return all(token in (b"*", there) for token, there in zip(pattern, subject, strict=False))
 
 
 def _stems(subject: bytes) -> Iterator[bytes]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import islice
+from unittest.mock import patch
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -63,6 +66,41 @@ def test_routes_agree_with_the_plain_matcher(steps: list[tuple[str, bytes | int,
             stem = routes.stem(subject)
             for longer in (b"a", b"c.b", b"b.b.c", b"*.d") if stem else ():
                 assert recipients(look_up(routes, stem + longer)) == expected(live, stem + longer), stem + longer
+
+
+@given(st.lists(TOKENS, min_size=4, max_size=8).map(b".".join), st.lists(PATTERNS, max_size=20), STEPS)
+def test_a_walk_in_steps_agrees_whatever_changes_meanwhile(
+    subject: bytes, patterns: list[bytes], steps: list[tuple[str, bytes | int, bytes | None]]
+) -> None:
+    routes, changes = Routes(), iter(steps)
+    live = [add(routes, pattern) for pattern in patterns]
+    with patch("natsctl.api.subject_index.WALK_STEP", 1):
+        while not routes.walked(subject, lambda: False):
+            for kind, what, queue in islice(changes, 4):
+                if isinstance(what, int):
+                    if live:
+                        assert routes.remove(live.pop(what % len(live)))
+                elif kind == "add":
+                    live.append(add(routes, what, queue or b""))
+    assert routes.is_known(subject) and recipients(look_up(routes, subject)) == expected(live, subject)
+    for kind, what, _ in changes:
+        if isinstance(what, bytes) and kind == "ask":
+            assert recipients(look_up(routes, what)) == expected(live, what)
+
+
+def test_a_walk_takes_no_more_steps_where_subscriptions_change_meanwhile() -> None:
+    def steps(change: bytes = b"") -> int:
+        routes, count = Routes(), 0
+        for place in range(50):
+            add(routes, b".".join([b"a"] * place + [b"*"] + [b"a"] * (49 - place)))
+        with patch("natsctl.api.subject_index.WALK_STEP", 1):
+            while not routes.walked(b".".join([b"a"] * 49 + [b"x"]), lambda: False):
+                count += 1
+                if change:
+                    assert routes.remove(add(routes, change))
+        return count
+
+    assert steps(b"x.*") == steps(b">") == steps() > 50
 
 
 def test_one_look_below_a_stem_tells_of_every_subject_there() -> None:

@@ -453,7 +453,7 @@ def test_the_way_to_a_subject_that_very_many_patterns_meet_is_walked_in_slices()
     harness.clock.step_ns = SLICE_NS
     session.receive(b"PUB %b 0\r\n\r\nPUB last 0\r\n\r\n" % subject)
     assert list(harness.unfinished) == [session] and session.in_msgs == 0
-    other.receive(b"SUB new 1\r\n")  # the walk begins anew
+    other.receive(b"SUB new 1\r\n")
     assert finish(harness) > 10
     echoed = b"MSG %b 100 0\r\n\r\n" % subject
     assert heard(session) == echoed + b"MSG last 100 0\r\n\r\n" and session.in_msgs == 2
