@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, overload
 
 from natsctl.api.subject_index import Steps, finish
@@ -385,7 +386,7 @@ class Broker:
                 if session.login.grant.user in unchanged or session.login.grant.assigned is not None:
                     session.apply_limits()
                 else:
-                    _ask_again(session, known)
+                    session.login.ask_again(partial(_stay, session, known))
         for account in self.accounts.values():
             _close_crowd(account)
 
@@ -490,8 +491,9 @@ def _close_crowd(account: Account) -> None:
             session.close(CloseReason.MAX_ACCOUNT_CONNECTIONS_EXCEEDED, ACCOUNT_FULL)
 
 
-def _ask_again(session: Session, known: Collection[str]) -> None:
-    login, answer = session.login, session.login.asked_again()
+def _stay(session: Session, known: Collection[str], answer: Grant | Refusal | Delegation) -> None:
+    """Go on with a client as the answer that it would get now says."""
+    login = session.login
     claimed = login.options.nkey or login.options.user
     if isinstance(answer, Delegation):  # it connects again, and the service is asked
         session.close(CloseReason.CLIENT_CLOSED)

@@ -142,6 +142,8 @@ def wait_again(session: Session, later: DeferredWork) -> None:
 
 def resume_work(session: Session) -> None:
     """Carry out one slice of deferred work; the rest queues after the other sessions."""
+    if session.login.pending is not None:
+        return  # it goes on when that is decided
     later, session.deferred = session.deferred, None
     if later is None or session.close_reason is not None:
         return

@@ -36,7 +36,7 @@ from natsctl.broker.refusals import CloseReason
 from natsctl.wire.ops import OK_LINE, Op
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from natsctl.api.subject_index import Steps
     from natsctl.broker.auth.credentials import Authenticator
@@ -59,8 +59,8 @@ class Login:
     """The credentials and the grant of one session."""
 
     __slots__ = (
-        "_asked", "_held", "_held_ops", "_session", "authenticated", "certificate", "chain", "connected", "cookies",
-        "credentials", "grant", "nonce", "options", "pending", "proxy",
+        "_asked", "_asked_again", "_held", "_held_ops", "_session", "authenticated", "certificate", "chain",
+        "connected", "cookies", "credentials", "grant", "nonce", "options", "pending", "proxy",
     )  # fmt: skip
 
     def __init__(self, session: Session) -> None:
@@ -68,6 +68,8 @@ class Login:
         auth = session.broker.options.auth_of(session.connection_type)
         self._asked = auth
         """The authenticator that `pending` is from."""
+        self._asked_again: Callable[[Grant | Refusal | Delegation], None] | None = None
+        """Takes the answer, if the client is logged in already and `pending` says whether it stays."""
         self.connected = False
         """A CONNECT has been accepted."""
         self.authenticated = auth is None
@@ -151,6 +153,9 @@ class Login:
     def decide(self, answer: Answer) -> None:
         """Apply the answer, and handle the operations that arrived meanwhile; or wait for a pending answer."""
         session = self._session
+        if self._asked_again is not None:
+            self._decide_again(self._asked_again, answer)
+            return
         self.pending, answer = None, self._prepared(answer)
         if isinstance(answer, Pending):
             if session.close_reason is None:
@@ -168,10 +173,16 @@ class Login:
             self._await(answer)
             if self.pending is not None:
                 return
-        ops, self._held_ops = self._held_ops, []
-        chunk, self._held = bytes(self._held), bytearray()
         if session.close_reason is None and not isinstance(answer, Delegation):
             self._answered(answer)
+        self._release()
+
+    def _release(self) -> None:
+        """Handle what has arrived meanwhile."""
+        session = self._session
+        ops, self._held_ops = self._held_ops, []
+        chunk, self._held = bytes(self._held), bytearray()
+        if session.close_reason is None:
             session.resume(iter(ops), chunk)
         session.login_decided()
 
@@ -331,15 +342,40 @@ class Login:
 
     # --- reload
 
-    def asked_again(self) -> Grant | Refusal | Delegation:
-        """Return the grant or refusal that the client would get now, or the delegation of that decision."""
+    def ask_again(self, then: Callable[[Grant | Refusal | Delegation], None]) -> None:
+        """Call `then` with the answer that the client would get now.
+
+        Where a hash has to be compared, the client waits for it with what it sends meanwhile.
+        """
+        if self.pending is not None:  # of the users before: `decide` asks again
+            self._asked_again = self._asked_again and then
+            return
+        answer = self._answer_now()
+        if isinstance(answer, Pending) and answer.then is None and answer.decided is None:
+            self.pending, self._asked, self._asked_again = answer, self.authenticator, then
+            self._session.wait_for_login()
+        else:
+            then(answer.now() if isinstance(answer, Pending) else answer)
+
+    def _answer_now(self) -> Answer:
         auth = self.authenticator
         if auth is None:
             return Grant("", GLOBAL_ACCOUNT)
         if self.credentials is None:
             return auth.default or Refusal()
-        answer = auth.authenticate(replace(self.credentials, now_ns=self._session.broker.clock.now_ns()))
-        return answer.now() if isinstance(answer, Pending) else answer
+        return auth.authenticate(replace(self.credentials, now_ns=self._session.broker.clock.now_ns()))
+
+    def _decide_again(self, then: Callable[[Grant | Refusal | Delegation], None], answer: Answer) -> None:
+        self.pending = self._asked_again = None
+        if self._session.close_reason is None:
+            if self._asked is not self.authenticator:
+                self.ask_again(then)
+            else:
+                then(answer.now() if isinstance(answer, Pending) else answer)
+        if self.pending is None:
+            self._release()
+        else:
+            self._session.login_decided()
 
 
 def _as_assigned(options: ConnectOptions, grant: Grant) -> ConnectOptions:

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from natsctl.api.nkey_pairs import CurvePair, SigningPair
+from natsctl.api.subject_index import finish
 from natsctl.broker.auth.credentials import Delegation, Grant, Pending
 from natsctl.broker.auth.static_auth import StaticAuthenticator, User
 from natsctl.broker.broker import Broker
@@ -237,7 +238,7 @@ def test_a_reload_keeps_whom_the_service_let_in() -> None:
     session = town.come()
     town.answer(good(town.request()))
     town.run()
-    town.broker.reauthorize(set(), {"auth"})
+    finish(town.broker.reauthorize(set(), {"auth"}))
     assert session.close_reason is None and session.account.name == "FOO"
 
 

@@ -168,6 +168,39 @@ async def test_a_login_that_a_reload_meets_is_decided_by_the_new_users(
             assert refused.count("Permissions Violation") == (2 if change == "fewer rights" else 0)
 
 
+@pytest.mark.parametrize("right", [True, False])
+async def test_hashes_that_a_reload_changes_are_compared_while_others_are_served(
+    right: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def users(password: bytes, more: str = "") -> str:
+        hashed = bcrypt.hashpw(password, bcrypt.gensalt(4)).decode()
+        return f'authorization {{ users [{{user: a, password: "{hashed}"{more}}}, {{user: b, password: b}}] }}\n'
+
+    compare, going, begun = bcrypt.checkpw, threading.Event(), list[str]()
+
+    def compare_late(*given: bytes) -> bool:
+        begun.append(threading.current_thread().name)
+        return going.wait(30) and compare(*given)
+
+    async with site(tmp_path, users(b"a")) as at:
+        changed, other = [await at.client(user=name, **{"pass": name}) for name in "ab"]
+        session = next(each for each in at.server.broker.sessions.values() if each.login.user == "a")
+        monkeypatch.setattr(bcrypt, "checkpw", compare_late)
+        at.reload(users(b"a" if right else b"x", ", permissions: {publish: {deny: x}}"))
+        changed.writer.write(b"SUB y 1\r\nPUB y 1\r\n1\r\nPUB x 0\r\n\r\nPING\r\n")
+        assert await other.say("") == ""
+        await until(lambda: bool(begun))
+        at.reload(
+            users(b"a" if right else b"x", ", permissions: {publish: {deny: x}}")
+        )  # the first answer is not taken
+        assert session.in_msgs == 0 and session.close_reason is None
+        going.set()
+        heard = await changed.heard()
+    answer = "MSG y 1 1\r\n1\r\n-ERR 'Permissions Violation for Publish to \"x\"'\r\n"
+    assert heard == (answer if right else "-ERR 'Authorization Violation'\r\n<END>")
+    assert len(begun) >= 2 and not [name for name in begun if not name.startswith("natsctl-logins")]
+
+
 async def test_a_signature_of_no_nonce_lets_nobody_in(tmp_path: Path) -> None:
     key = Key("user")
     async with site(tmp_path, USERS) as at:
