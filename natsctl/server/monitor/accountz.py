@@ -18,7 +18,7 @@ from natsctl.broker.imports.account_config import (
     StreamImport,
 )
 from natsctl.server.monitor.connz import account_claims, held_account, name_tag, subscription_stats
-from natsctl.server.monitor.document import head, present
+from natsctl.server.monitor.document import Making, head, made, present
 from natsctl.server.monitor.query import BadRequestError, EndpointOptions
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ def account_info(server: ServerInstance, name: str) -> dict[str, Any]:
     }
     info |= present(lists)
     before, behind = account_claims(held) if held is not None else ({}, {})
-    stats = subscription_stats([account])
+    stats = made(subscription_stats([account]))
     return {**info, **before, "name_tag": name_tag(account), **behind, "sublist_stats": stats}
 
 
@@ -179,12 +179,17 @@ class AccstatzOptions(EndpointOptions, kw_only=True):
     include_unused: bool = False
 
 
-def accstatz(server: ServerInstance, options: AccstatzOptions) -> dict[str, Any]:
+def accstatz(server: ServerInstance, options: AccstatzOptions) -> Making[dict[str, Any]]:
     broker = server.broker
     named = [broker.accounts[name] for name in options.accounts if name in broker.accounts]
     shown = named if options.accounts else list(broker.accounts.values())
-    stats = [account_stat(server, account) for account in shown]
-    return {**head(broker), "account_statz": [stat for stat in stats if options.include_unused or stat["total_conns"]]}
+    stats = []
+    for account in shown:
+        stat = account_stat(server, account)
+        if options.include_unused or stat["total_conns"]:
+            stats.append(stat)
+        yield
+    return {**head(broker), "account_statz": stats}
 
 
 def account_stat(server: ServerInstance, account: Account) -> dict[str, Any]:

@@ -386,9 +386,10 @@ def subsz(server: ServerInstance, options: SubszOptions) -> Making[dict[str, Any
 def _subsz(broker: Broker, options: SubszOptions) -> Making[dict[str, Any]]:
     accounts = [one for one in broker.accounts.values() if options.account in ("", one.name)]
     offset, limit = max(options.offset, 0), options.limit if options.limit > 0 else DEFAULT_LIMIT
-    answer = {**head(broker), **subscription_stats(accounts), "total": 0, "offset": offset, "limit": limit}
+    stats = yield from subscription_stats(accounts)
+    answer = {**head(broker), **stats, "total": 0, "offset": offset, "limit": limit}
     if options.subscriptions:
-        total, found = _found(accounts, options.test.encode())
+        total, found = yield from _found(accounts, options.test.encode())
         answer["total"] = total
         if offset < total:
             for number, _ in enumerate(islice(found, offset), 1):
@@ -399,16 +400,19 @@ def _subsz(broker: Broker, options: SubszOptions) -> Making[dict[str, Any]]:
     return answer
 
 
-def _found(accounts: list[Account], test: bytes) -> tuple[int, Iterator[tuple[Account, Subscription]]]:
+def _found(accounts: list[Account], test: bytes) -> Making[tuple[int, Iterator[tuple[Account, Subscription]]]]:
     """Return how many subscriptions there are, and all of them; a subject in `test` is one they must take."""
     if test:
-        taking = [(account, sub) for account in accounts for sub in account.routes.subs.matching(test)]
+        taking = []
+        for account in accounts:
+            taking += [(account, sub) for sub in account.routes.subs.matching(test)]
+            yield
         return len(taking), iter(taking)
     every = ((account, sub) for account in accounts for sub in account.routes.subs)
     return sum(account.subscriptions for account in accounts), every
 
 
-def subscription_stats(accounts: Iterable[Account]) -> dict[str, Any]:
+def subscription_stats(accounts: Iterable[Account]) -> Making[dict[str, Any]]:
     count = cached = inserts = matched = walks = most = total = looked = 0
     for account in accounts:
         routes = account.routes
@@ -420,6 +424,7 @@ def subscription_stats(accounts: Iterable[Account]) -> dict[str, Any]:
         for clients, queues, handlers in islice(routes.exact.values(), FANOUT_ROUTES):
             fanout = len(clients) + len(queues) + len(handlers)
             most, total, looked = max(most, fanout), total + fanout, looked + 1
+        yield
     return {
         "num_subscriptions": count,
         "num_cache": cached,

@@ -36,7 +36,7 @@ from natsctl.server.monitor.cluster import (
     routez,
 )
 from natsctl.server.monitor.connz import ConnzOptions, SubszOptions, connz, subsz
-from natsctl.server.monitor.document import make
+from natsctl.server.monitor.document import Making, make
 from natsctl.server.monitor.healthz import HealthzOptions, healthz
 from natsctl.server.monitor.jsz import JszOptions, jsz, jsz_account
 from natsctl.server.monitor.query import BadRequestError
@@ -193,10 +193,10 @@ def _about(
     )
 
 
-def _account_statz(server: ServerInstance, options: AccstatzOptions, account: str) -> dict[str, Any]:
+def _account_statz(server: ServerInstance, options: AccstatzOptions, account: str) -> Making[dict[str, Any]]:
     if account != ALL_SERVERS:
         options.accounts = [account]
-    found = accstatz(server, options)
+    found = yield from accstatz(server, options)
     if not found["account_statz"] and not options.include_unused:
         raise NotAnsweredError
     return found
@@ -307,7 +307,10 @@ class ResponseWriter:
 
     def _sending(self, request: SystemRequest, data: Any, nothing: bool) -> Iterator[None]:
         if isinstance(data, Generator):
-            data = yield from data
+            try:
+                data = yield from data
+            except NotAnsweredError:
+                return
         # Each element is encoded by itself, because all of them may be megabytes.
         made = yield from make({} if nothing else {"data": data}, lambda item: msgspec.Raw(encode(item)))
         payload = encode(self._body(made))
