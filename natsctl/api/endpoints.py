@@ -53,7 +53,7 @@ _SETS: Final = frozenset(
 """Verbs with the same effect however often they are sent."""
 
 
-class Endpoint:
+class ApiEndpoint:
     """One verb. `args` are the name tokens that follow it; `tail` allows a subject of any length after them.
 
     `request` and `answer` are the names of the models, which are imported on first use: a program that only sends a
@@ -142,22 +142,26 @@ class Endpoint:
 _PAGE: Final[dict[str, Any]] = {"total": 0, "offset": 0, "limit": 0}
 _NO_PAUSE: Final[dict[str, Any]] = {"paused": False, "pause_until": "0001-01-01T00:00:00Z"}
 
-INFO: Final = Endpoint("INFO", "", "", "AccountInfoAnswer")
+INFO: Final = ApiEndpoint("INFO", "", "", "AccountInfoAnswer")
 
-STREAM_CREATE: Final = Endpoint("STREAM.CREATE", "stream", "StreamCreateRequest", "StreamCreateAnswer", BodyRule.JSON)
-STREAM_UPDATE: Final = Endpoint("STREAM.UPDATE", "stream", "StreamUpdateRequest", "StreamUpdateAnswer", BodyRule.JSON)
-STREAM_NAMES: Final = Endpoint(
+STREAM_CREATE: Final = ApiEndpoint(
+    "STREAM.CREATE", "stream", "StreamCreateRequest", "StreamCreateAnswer", BodyRule.JSON
+)
+STREAM_UPDATE: Final = ApiEndpoint(
+    "STREAM.UPDATE", "stream", "StreamUpdateRequest", "StreamUpdateAnswer", BodyRule.JSON
+)
+STREAM_NAMES: Final = ApiEndpoint(
     "STREAM.NAMES", "", "StreamNamesRequest", "StreamNamesAnswer", error_body={**_PAGE, "streams": None}
 )
-STREAM_LIST: Final = Endpoint(
+STREAM_LIST: Final = ApiEndpoint(
     "STREAM.LIST", "", "StreamListRequest", "StreamListAnswer", error_body={**_PAGE, "streams": []}
 )
-STREAM_INFO: Final = Endpoint("STREAM.INFO", "stream", "StreamInfoRequest", "StreamInfoAnswer", error_body=_PAGE)
-STREAM_DELETE: Final = Endpoint("STREAM.DELETE", "stream", "", "StreamDeleteAnswer", BodyRule.EMPTY)
-STREAM_PURGE: Final = Endpoint(
+STREAM_INFO: Final = ApiEndpoint("STREAM.INFO", "stream", "StreamInfoRequest", "StreamInfoAnswer", error_body=_PAGE)
+STREAM_DELETE: Final = ApiEndpoint("STREAM.DELETE", "stream", "", "StreamDeleteAnswer", BodyRule.EMPTY)
+STREAM_PURGE: Final = ApiEndpoint(
     "STREAM.PURGE", "stream", "StreamPurgeRequest", "StreamPurgeAnswer", error_body={"purged": 0}
 )
-STREAM_MSG_GET: Final = Endpoint(
+STREAM_MSG_GET: Final = ApiEndpoint(
     "STREAM.MSG.GET",
     "stream",
     "StreamMsgGetRequest",
@@ -165,10 +169,10 @@ STREAM_MSG_GET: Final = Endpoint(
     BodyRule.REQUIRED,
     advisory=AdvisoryPolicy.FAILED,
 )
-STREAM_MSG_DELETE: Final = Endpoint(
+STREAM_MSG_DELETE: Final = ApiEndpoint(
     "STREAM.MSG.DELETE", "stream", "StreamMsgDeleteRequest", "StreamMsgDeleteAnswer", BodyRule.REQUIRED
 )
-STREAM_BLOCKS: Final = Endpoint(
+STREAM_BLOCKS: Final = ApiEndpoint(
     "STREAM.BLOCKS",
     "stream",
     "StreamBlocksRequest",
@@ -177,10 +181,10 @@ STREAM_BLOCKS: Final = Endpoint(
     advisory=AdvisoryPolicy.FAILED,
 )
 """Natsctl's own: nats-server leaves it without an answer."""
-STREAM_SNAPSHOT: Final = Endpoint(
+STREAM_SNAPSHOT: Final = ApiEndpoint(
     "STREAM.SNAPSHOT", "stream", "StreamSnapshotRequest", "StreamSnapshotAnswer", BodyRule.LATE
 )
-STREAM_RESTORE: Final = Endpoint(
+STREAM_RESTORE: Final = ApiEndpoint(
     "STREAM.RESTORE",
     "stream",
     "StreamRestoreRequest",
@@ -188,28 +192,30 @@ STREAM_RESTORE: Final = Endpoint(
     BodyRule.REQUIRED,
     error_body={"deliver_subject": ""},
 )
-STREAM_TEMPLATE_CREATE: Final = Endpoint(
+STREAM_TEMPLATE_CREATE: Final = ApiEndpoint(
     "STREAM.TEMPLATE.CREATE", "template", "StreamTemplateConfig", "StreamTemplateCreateAnswer", BodyRule.JSON
 )
-STREAM_TEMPLATE_NAMES: Final = Endpoint(
+STREAM_TEMPLATE_NAMES: Final = ApiEndpoint(
     "STREAM.TEMPLATE.NAMES", "", "PagedRequest", "StreamTemplateNamesAnswer", error_body={**_PAGE, "streams": None}
 )
-STREAM_TEMPLATE_INFO: Final = Endpoint(
+STREAM_TEMPLATE_INFO: Final = ApiEndpoint(
     "STREAM.TEMPLATE.INFO", "template", "", "StreamTemplateInfoAnswer", BodyRule.EMPTY
 )
-STREAM_TEMPLATE_DELETE: Final = Endpoint(
+STREAM_TEMPLATE_DELETE: Final = ApiEndpoint(
     "STREAM.TEMPLATE.DELETE", "template", "", "StreamTemplateDeleteAnswer", BodyRule.EMPTY
 )
-STREAM_LEADER_STEPDOWN: Final = Endpoint(
+STREAM_LEADER_STEPDOWN: Final = ApiEndpoint(
     "STREAM.LEADER.STEPDOWN", "stream", "LeaderStepdownRequest", "StreamLeaderStepdownAnswer", cluster=True
 )
-STREAM_PEER_REMOVE: Final = Endpoint(
+STREAM_PEER_REMOVE: Final = ApiEndpoint(
     "STREAM.PEER.REMOVE", "stream", "StreamRemovePeerRequest", "StreamRemovePeerAnswer", cluster=True
 )
-STREAM_PEER_EVACUATE: Final = Endpoint("STREAM.PEER.EVACUATE", "stream", "", "StreamEvacuatePeerAnswer", cluster=True)
-STREAM_CANCEL_MOVE: Final = Endpoint("STREAM.CANCEL_MOVE", "stream", "", "StreamCancelMoveAnswer", cluster=True)
+STREAM_PEER_EVACUATE: Final = ApiEndpoint(
+    "STREAM.PEER.EVACUATE", "stream", "", "StreamEvacuatePeerAnswer", cluster=True
+)
+STREAM_CANCEL_MOVE: Final = ApiEndpoint("STREAM.CANCEL_MOVE", "stream", "", "StreamCancelMoveAnswer", cluster=True)
 
-CONSUMER_CREATE: Final = Endpoint(
+CONSUMER_CREATE: Final = ApiEndpoint(
     "CONSUMER.CREATE",
     "stream consumer",
     "ConsumerCreateRequest",
@@ -218,27 +224,27 @@ CONSUMER_CREATE: Final = Endpoint(
     optional_args=1,
     tail=True,
 )
-CONSUMER_DURABLE_CREATE: Final = Endpoint(
+CONSUMER_DURABLE_CREATE: Final = ApiEndpoint(
     "CONSUMER.DURABLE.CREATE", "stream consumer", "ConsumerCreateRequest", "ConsumerCreateAnswer", BodyRule.JSON
 )
-CONSUMER_NAMES: Final = Endpoint(
+CONSUMER_NAMES: Final = ApiEndpoint(
     "CONSUMER.NAMES", "stream", "ConsumersRequest", "ConsumerNamesAnswer", error_body={**_PAGE, "consumers": []}
 )
-CONSUMER_LIST: Final = Endpoint(
+CONSUMER_LIST: Final = ApiEndpoint(
     "CONSUMER.LIST", "stream", "ConsumersRequest", "ConsumerListAnswer", error_body={**_PAGE, "consumers": []}
 )
-CONSUMER_INFO: Final = Endpoint("CONSUMER.INFO", "stream consumer", "", "ConsumerInfoAnswer", BodyRule.EMPTY)
-CONSUMER_DELETE: Final = Endpoint("CONSUMER.DELETE", "stream consumer", "", "ConsumerDeleteAnswer", BodyRule.EMPTY)
-CONSUMER_MSG_NEXT: Final = Endpoint(
+CONSUMER_INFO: Final = ApiEndpoint("CONSUMER.INFO", "stream consumer", "", "ConsumerInfoAnswer", BodyRule.EMPTY)
+CONSUMER_DELETE: Final = ApiEndpoint("CONSUMER.DELETE", "stream consumer", "", "ConsumerDeleteAnswer", BodyRule.EMPTY)
+CONSUMER_MSG_NEXT: Final = ApiEndpoint(
     "CONSUMER.MSG.NEXT", "stream consumer", "PullRequest", "", BodyRule.RAW, advisory=AdvisoryPolicy.NEVER
 )
-CONSUMER_PAUSE: Final = Endpoint(
+CONSUMER_PAUSE: Final = ApiEndpoint(
     "CONSUMER.PAUSE", "stream consumer", "ConsumerPauseRequest", "ConsumerPauseAnswer", error_body=_NO_PAUSE
 )
-CONSUMER_UNPIN: Final = Endpoint(
+CONSUMER_UNPIN: Final = ApiEndpoint(
     "CONSUMER.UNPIN", "stream consumer", "ConsumerUnpinRequest", "ConsumerUnpinAnswer", BodyRule.PLAIN
 )
-CONSUMER_RESET: Final = Endpoint(
+CONSUMER_RESET: Final = ApiEndpoint(
     "CONSUMER.RESET",
     "stream consumer",
     "ConsumerResetRequest",
@@ -247,28 +253,28 @@ CONSUMER_RESET: Final = Endpoint(
     error_body={"reset_seq": 0},
     advisory=AdvisoryPolicy.NEVER,
 )
-CONSUMER_LEADER_STEPDOWN: Final = Endpoint(
+CONSUMER_LEADER_STEPDOWN: Final = ApiEndpoint(
     "CONSUMER.LEADER.STEPDOWN", "stream consumer", "LeaderStepdownRequest", "ConsumerLeaderStepdownAnswer", cluster=True
 )
-CONSUMER_PEER_REMOVE: Final = Endpoint(
+CONSUMER_PEER_REMOVE: Final = ApiEndpoint(
     "CONSUMER.PEER.REMOVE", "stream consumer", "", "ConsumerRemovePeerAnswer", cluster=True
 )
-CONSUMER_PEER_EVACUATE: Final = Endpoint(
+CONSUMER_PEER_EVACUATE: Final = ApiEndpoint(
     "CONSUMER.PEER.EVACUATE", "stream consumer", "", "ConsumerEvacuatePeerAnswer", cluster=True
 )
 
-ACCOUNT_PURGE: Final = Endpoint("ACCOUNT.PURGE", "account", "", "AccountPurgeAnswer")
-DIRECT_GET: Final = Endpoint(
+ACCOUNT_PURGE: Final = ApiEndpoint("ACCOUNT.PURGE", "account", "", "AccountPurgeAnswer")
+DIRECT_GET: Final = ApiEndpoint(
     "DIRECT.GET", "stream", "DirectGetRequest", "", BodyRule.RAW, tail=True, advisory=AdvisoryPolicy.NEVER
 )
 
-ENDPOINTS: Final[dict[str, Endpoint]] = {e.name: e for e in list(globals().values()) if isinstance(e, Endpoint)}
+ENDPOINTS: Final[dict[str, ApiEndpoint]] = {e.name: e for e in list(globals().values()) if isinstance(e, ApiEndpoint)}
 """Every verb by name. META.*, SERVER.* and ACCOUNT.STREAM.* belong to clusters; a standalone node stays silent."""
 
 _DEEPEST: Final = max(name.count(".") for name in ENDPOINTS) + 1
 
 
-def find(subject: str) -> tuple[Endpoint, list[str]] | None:
+def find(subject: str) -> tuple[ApiEndpoint, list[str]] | None:
     """Return the verb of a request subject and the tokens after it, or None when it is none of ours.
 
     Takes `$JS.API.…`, `$JS.<domain>.API.…` (the caller checks which domain is its own) and `$JS.NEXT.<s>.<c>` of 2020.

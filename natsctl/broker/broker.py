@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, overload
 from natsctl.api.subject_index import Steps, finish
 from natsctl.api.times import Clock
 from natsctl.broker.account import Account
-from natsctl.broker.auth.credentials import Delegation, Grant, Refusal
+from natsctl.broker.auth.credentials import Delegation, Grant, LoginRefusal
 from natsctl.broker.auth.login import ACCOUNT_FULL
 from natsctl.broker.broker_options import BrokerOptions, Rng
 from natsctl.broker.deferred_work import SLICE_NS
@@ -491,7 +491,7 @@ def _close_crowd(account: Account) -> None:
             session.close(CloseReason.MAX_ACCOUNT_CONNECTIONS_EXCEEDED, ACCOUNT_FULL)
 
 
-def _stay(session: Session, known: Collection[str], answer: Grant | Refusal | Delegation) -> None:
+def _stay(session: Session, known: Collection[str], answer: Grant | LoginRefusal | Delegation) -> None:
     """Go on with a client as the answer that it would get now says."""
     login = session.login
     claimed = login.options.nkey or login.options.user
@@ -499,9 +499,9 @@ def _stay(session: Session, known: Collection[str], answer: Grant | Refusal | De
         session.close(CloseReason.CLIENT_CLOSED)
     elif isinstance(answer, Grant) and answer == login.grant:
         session.apply_limits()
-    elif isinstance(answer, Refusal) and not (claimed and claimed not in known):
+    elif isinstance(answer, LoginRefusal) and not (claimed and claimed not in known):
         login.refuse(answer)
-    elif isinstance(answer, Refusal) or (answer.account, answer.user) != (login.grant.account, login.grant.user):
+    elif isinstance(answer, LoginRefusal) or (answer.account, answer.user) != (login.grant.account, login.grant.user):
         session.close(CloseReason.CLIENT_CLOSED)
     else:
         login.grant = answer

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from natsctl.broker.auth.credentials import Refusal
+    from natsctl.broker.auth.credentials import LoginRefusal
     from natsctl.broker.session import Session
 
 
@@ -15,7 +15,7 @@ class EventListener(Protocol):
     def connected(self, session: Session) -> None:
         """Handle a client after its CONNECT was accepted."""
 
-    def refused(self, session: Session, refusal: Refusal) -> None:
+    def refused(self, session: Session, refusal: LoginRefusal) -> None:
         """Handle a client that was refused; `disconnected` follows."""
 
     def disconnected(self, session: Session) -> None:
@@ -28,7 +28,7 @@ class NullListener:
     def connected(self, session: Session) -> None:
         pass
 
-    def refused(self, session: Session, refusal: Refusal) -> None:
+    def refused(self, session: Session, refusal: LoginRefusal) -> None:
         pass
 
     def disconnected(self, session: Session) -> None:

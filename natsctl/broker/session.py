@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from natsctl.api.codec import go_quote
 from natsctl.api.subjects import has_valid_tokens, has_wildcard
 from natsctl.broker.account import Account
-from natsctl.broker.auth.credentials import ConnectOptions, Grant, Refusal
+from natsctl.broker.auth.credentials import ConnectOptions, Grant, LoginRefusal
 from natsctl.broker.auth.login import Login
 from natsctl.broker.auth.permissions import SessionPermissions
 from natsctl.broker.deferred_work import (
@@ -265,7 +265,7 @@ class Session:
         """Report that the client's CONNECT was accepted."""
         self.broker.event_listener.connected(self)
 
-    def on_refused(self, refusal: Refusal) -> None:
+    def on_refused(self, refusal: LoginRefusal) -> None:
         """Report that the client was refused."""
         self.broker.event_listener.refused(self, refusal)
 
@@ -277,7 +277,7 @@ class Session:
         """Ask the service that a login is delegated to."""
         callouts = self.broker.callouts
         if callouts is None:
-            self.login.decide(Refusal("no callouts are made"))
+            self.login.decide(LoginRefusal("no callouts are made"))
         else:
             callouts.ask(self, delegation)
 
@@ -536,7 +536,7 @@ class Session:
     def _fail(self, fault: ProtocolViolationError) -> None:
         self.unread += fault.unread
         if fault.kind is FaultKind.UNKNOWN_OPERATION and not self.login.authenticated:
-            self.login.refuse(Refusal())
+            self.login.refuse(LoginRefusal())
             return
         self.notice(FAULT_NOTICES[fault.kind] % fault.detail)
         self.close(FAULT_REASONS[fault.kind], fault.text)
@@ -546,7 +546,7 @@ class Session:
         if kind == CONNECT:
             self.login.connect(op[1])
         elif not self.login.authenticated:
-            self.login.refuse(Refusal())
+            self.login.refuse(LoginRefusal())
         elif kind == UNSUB:
             unsubscribe(self, op[1], op[2])
         elif kind == PING:

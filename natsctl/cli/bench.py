@@ -19,10 +19,10 @@ from natsctl.cli.framework.flags import (
     TEXT,
     WHOLE,
     Flag,
+    FlagKind,
     Force,
     Given,
     Json,
-    Kind,
     Progress,
     choice,
     flagged,
@@ -56,7 +56,7 @@ COMMON = (
 SENT = (
     Flag(
         "--payload",
-        Kind("FILE", _file),
+        FlagKind("FILE", _file),
         "payload",
         "a file with the body of every message, instead of --size",
     ),

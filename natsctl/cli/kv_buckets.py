@@ -43,11 +43,11 @@ from natsctl.cli.framework.flags import (
     WHOLE,
     Config,
     Flag,
+    FlagKind,
     Force,
     Given,
     IfNotExists,
     Json,
-    Kind,
     MissingOk,
     Names,
     apply,
@@ -79,7 +79,7 @@ def _no_mirror(config: Config, value: Any) -> None:
         asset_config.drop_mirror(config)
 
 
-HISTORY = Kind("N", _history)
+HISTORY = FlagKind("N", _history)
 KV_FLAGS: tuple[Flag, ...] = (
     DESCRIPTION,
     Flag("--history", HISTORY, asset_config.set_history, "values kept for each key, 1 to 64", default="1"),

@@ -21,7 +21,7 @@ from natsctl.spark.sql_tables import BUCKET_COLUMNS, Catalogue, relations, split
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from natsctl.spark.sql_queries import Queries, Result
+    from natsctl.spark.sql_queries import Queries, QueryResult
 
 
 Rows = list[dict[str, Any]]
@@ -132,7 +132,7 @@ def backups_by_stream(path: Path) -> dict[str, Path]:
 MAX_ROWS = 1000
 """The default number of rows of a table."""
 
-Answer = Callable[[], "Result"]
+Answer = Callable[[], "QueryResult"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +167,7 @@ class OutputOptions:
 
             watch(lambda: render_result(look().cut(self.limit)), self.every_s, rounds=self.rounds)
 
-    def once(self, found: Result) -> None:
+    def once(self, found: QueryResult) -> None:
         found = found.cut(self.limit)
         if self.json:
             output.emit_json(found.documents())
@@ -219,7 +219,7 @@ class SparkQueries:
         if self._known is None and not options.conf and not options.master and remote_for(options) is None:
             check_named(text, self._tables.catalogue, did_you_mean)
 
-    def run(self, text: str, limit: int | None, *, bar: bool = True) -> Result:
+    def run(self, text: str, limit: int | None, *, bar: bool = True) -> QueryResult:
         return self._ask(lambda queries: queries.run(text, limit), bar, self._messages(text))
 
     def explain(self, text: str) -> str:
@@ -401,7 +401,7 @@ def answered(session: Session, tables: Tables, text: str, *, whole: bool) -> Ans
 def counting(session: Session, tables: Tables, text: str) -> Answer | None:
     """Return the answer to a query from the server's counts; None if messages must be read."""
     from natsctl.spark.counted_queries import counted_query, facts_for
-    from natsctl.spark.sql_queries import Result
+    from natsctl.spark.sql_queries import QueryResult
 
     found = counted_query(text, tables.catalogue)
     if found is None:
@@ -410,9 +410,9 @@ def counting(session: Session, tables: Tables, text: str) -> Answer | None:
     if session.options.trace:
         output.note(f"answered from STREAM.INFO of {stream}, without Spark")
 
-    def look() -> Result:
+    def look() -> QueryResult:
         facts = session.run(lambda manager: facts_for(manager, stream, query))
-        return Result(query.columns, query.answer(facts), query.numbers)
+        return QueryResult(query.columns, query.answer(facts), query.numbers)
 
     return look
 

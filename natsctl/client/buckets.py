@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from natsctl.api.stream import StreamInfo
     from natsctl.client.manager import Manager
     from natsctl.client.message import Headers
-    from natsctl.client.messaging.consumers import Delivered, OrderedReader
+    from natsctl.client.messaging.consumers import DeliveredMessage, OrderedReader
     from natsctl.client.requests import Answer, Listing
 
 
@@ -122,7 +122,7 @@ async def watch_bucket(
     kind: BucketKind,
     bucket: str,
     reading: OrderedReader,
-    changes_in: Callable[[Delivered], list[ChangeT]],
+    changes_in: Callable[[DeliveredMessage], list[ChangeT]],
     options: WatchOptions,
     *,
     nothing: str,

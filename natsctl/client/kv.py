@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from natsctl.api.requests import PubAck
     from natsctl.client.buckets import WatchOptions
     from natsctl.client.manager import Manager
-    from natsctl.client.messaging.consumers import Delivered, OrderedReader
+    from natsctl.client.messaging.consumers import DeliveredMessage, OrderedReader
     from natsctl.client.messaging.messages import StoredResult
     from natsctl.client.requests import Answer
 
@@ -292,7 +292,7 @@ def watch(bucket: KeyValueBucket, options: WatchOptions) -> AsyncIterator[Entry]
     )
 
 
-def to_entry(bucket: KeyValueBucket, delivered: Delivered, *, values: bool = True) -> Entry:
+def to_entry(bucket: KeyValueBucket, delivered: DeliveredMessage, *, values: bool = True) -> Entry:
     message, at = delivered
     operation = operation_of(message.headers)
     size = message.headers.get(SIZE, "")

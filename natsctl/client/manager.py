@@ -49,7 +49,7 @@ if TYPE_CHECKING:
         StreamUpdateAnswer,
     )
     from natsctl.api.consumer import ConsumerConfig, ConsumerInfo
-    from natsctl.api.endpoints import Endpoint
+    from natsctl.api.endpoints import ApiEndpoint
     from natsctl.api.stream import StreamConfig, StreamInfo
     from natsctl.client.connection import Connection
     from natsctl.client.requests import Answer, Listing
@@ -79,7 +79,7 @@ class Manager:
         """Replace the whole configuration of the stream that `config` names."""
         return await self._send_stream(endpoints.STREAM_UPDATE, config)
 
-    async def _send_stream(self, endpoint: Endpoint, config: StreamConfig | dict[str, Any]) -> Answer[Any]:
+    async def _send_stream(self, endpoint: ApiEndpoint, config: StreamConfig | dict[str, Any]) -> Answer[Any]:
         """Send a configuration; raises NatsctlError if the server is too old for a field of it."""
 
         name = _field(config, "name")

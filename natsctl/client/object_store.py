@@ -40,7 +40,7 @@ from natsctl.client.atomic_file import atomic_write
 from natsctl.client.buckets import OBJECTS, WatchOptions, bucket_info, watch_bucket
 from natsctl.client.message import NO_RESPONDERS, DryRunError, Planned
 from natsctl.client.messaging import messages
-from natsctl.client.messaging.consumers import Delivered, OrderedReader
+from natsctl.client.messaging.consumers import DeliveredMessage, OrderedReader
 from natsctl.client.requests import api_error, not_understood, parse_object
 
 if TYPE_CHECKING:
@@ -519,10 +519,10 @@ def _all(bucket: ObjectBucket) -> str:
     return f"$O.{bucket.name}.M.>"
 
 
-def _readable(bucket: ObjectBucket, delivered: Delivered) -> list[StoredObject]:
+def _readable(bucket: ObjectBucket, delivered: DeliveredMessage) -> list[StoredObject]:
     """Return the object of a message, or nothing if its metadata cannot be read."""
 
-    def what(delivered: Delivered) -> str:
+    def what(delivered: DeliveredMessage) -> str:
         subject = delivered.message.subject
         try:
             name = base64.urlsafe_b64decode(subject.rpartition(".")[2]).decode()
@@ -530,7 +530,7 @@ def _readable(bucket: ObjectBucket, delivered: Delivered) -> list[StoredObject]:
             return f"the metadata on {subject}"
         return f"the metadata of object {name}"
 
-    def read(delivered: Delivered) -> StoredObject:
+    def read(delivered: DeliveredMessage) -> StoredObject:
         message, at = delivered
         return to_object(message.body, format_time(at.ts_ns), at.stream_seq, message.subject)
 

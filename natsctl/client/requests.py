@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Itera
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, TypeVar
 
-from natsctl.api.endpoints import Endpoint
+from natsctl.api.endpoints import ApiEndpoint
 from natsctl.api.errors import ApiResponseError, ErrCode, NatsctlError, ProtocolError, UnreachableError
 from natsctl.api.units import plural
 from natsctl.client.message import NO_RESPONDERS, DryRunError, Planned
@@ -32,7 +32,7 @@ class Answer(Generic[T]):
     __slots__ = ("_body", "_kind", "_raw", "_value", "subject")
 
     def __init__(
-        self, kind: type[T] | str | Endpoint, subject: str, body: bytes = b"", raw: dict[str, Any] | None = None
+        self, kind: type[T] | str | ApiEndpoint, subject: str, body: bytes = b"", raw: dict[str, Any] | None = None
     ) -> None:
         self.subject = subject
         self._kind = kind
@@ -59,7 +59,7 @@ class Answer(Generic[T]):
         import msgspec
 
         kind: Any = self._kind
-        if isinstance(kind, Endpoint):
+        if isinstance(kind, ApiEndpoint):
             kind = kind.answer
         elif isinstance(kind, str):
             from natsctl.api import requests
@@ -163,7 +163,7 @@ class Requests:
 
     async def ask(
         self,
-        endpoint: Endpoint,
+        endpoint: ApiEndpoint,
         *tokens: str,
         body: Any = None,
         headers: dict[str, str] | None = None,
@@ -266,7 +266,7 @@ class Requests:
         return failure
 
     async def each_page(
-        self, endpoint: Endpoint, key: str, *tokens: str, body: dict[str, Any] | None = None
+        self, endpoint: ApiEndpoint, key: str, *tokens: str, body: dict[str, Any] | None = None
     ) -> AsyncIterator[dict[str, Any]]:
         """Yield the raw answer of each page of a list as it comes, in order, with new entries only; raises as `ask`.
 
@@ -320,19 +320,19 @@ class Requests:
             await asyncio.gather(*running, return_exceptions=True)
 
     async def pages(
-        self, endpoint: Endpoint, key: str, *tokens: str, body: dict[str, Any] | None = None
+        self, endpoint: ApiEndpoint, key: str, *tokens: str, body: dict[str, Any] | None = None
     ) -> list[dict[str, Any]]:
         """Return the raw answers of every page of a list, in order."""
         return [page async for page in self.each_page(endpoint, key, *tokens, body=body)]
 
     async def name_pages(
-        self, endpoint: Endpoint, key: str, *tokens: str, body: dict[str, Any] | None = None
+        self, endpoint: ApiEndpoint, key: str, *tokens: str, body: dict[str, Any] | None = None
     ) -> AsyncIterator[list[str]]:
         """Yield the names of each page of a list as it comes, each once, sorted as the server sorts."""
         async for page in self.each_page(endpoint, key, *tokens, body=body):
             yield self._texts(endpoint, page.get(key) or ())
 
-    def _texts(self, endpoint: Endpoint, names: Iterable[Any]) -> list[str]:
+    def _texts(self, endpoint: ApiEndpoint, names: Iterable[Any]) -> list[str]:
         """Return the names that are texts; others are left out."""
         for name in names:
             if not isinstance(name, str):
@@ -340,7 +340,7 @@ class Requests:
         return [name for name in names if isinstance(name, str)]
 
     async def names(
-        self, endpoint: Endpoint, key: str, *tokens: str, body: dict[str, Any] | None = None
+        self, endpoint: ApiEndpoint, key: str, *tokens: str, body: dict[str, Any] | None = None
     ) -> Listing[str]:
         """Return every name of a paged list, each once, sorted as the server sorts."""
         pages = await self.pages(endpoint, key, *tokens, body=body)
@@ -348,7 +348,7 @@ class Requests:
         return Listing(found, {**pages[0], key: found})
 
     async def entry_pages(
-        self, endpoint: Endpoint, key: str, kind: type[Any], *tokens: str, body: dict[str, Any] | None = None
+        self, endpoint: ApiEndpoint, key: str, kind: type[Any], *tokens: str, body: dict[str, Any] | None = None
     ) -> AsyncIterator[Listing[Answer[Any]]]:
         """Yield the entries of each page of a list as it comes, each once, without those not of `kind`."""
 
@@ -366,7 +366,7 @@ class Requests:
             yield Listing(found, page)
 
     async def entries(
-        self, endpoint: Endpoint, key: str, kind: type[Any], *tokens: str, body: dict[str, Any] | None = None
+        self, endpoint: ApiEndpoint, key: str, kind: type[Any], *tokens: str, body: dict[str, Any] | None = None
     ) -> Listing[Answer[Any]]:
         """Return every entry of a paged list, each once."""
         pages = [page async for page in self.entry_pages(endpoint, key, kind, *tokens, body=body)]

@@ -125,7 +125,7 @@ def compile_condition(text: str, *, strict: bool = True) -> Callable[[Scope], bo
     """
     if len(text) > MAX_LENGTH:
         raise UsageError(f"--expression: longer than {MAX_LENGTH} characters")
-    node = _Parser(text).whole()
+    node = _ExpressionParser(text).whole()
 
     def test(scope: Scope) -> bool:
         try:
@@ -154,7 +154,7 @@ def _tokens(text: str) -> list[tuple[str, str]]:
     return found
 
 
-class _Parser:
+class _ExpressionParser:
     """Parser of an expression, from left to right; each method returns the node that it has read."""
 
     def __init__(self, text: str) -> None:

@@ -305,7 +305,7 @@ def _unused(prefix: str) -> str:
     return f"{prefix}_{secrets.token_hex(8)}"
 
 
-async def _refusal(manager: Manager, endpoint: endpoints.Endpoint, tokens: tuple[str, ...], body: Any) -> str:
+async def _refusal(manager: Manager, endpoint: endpoints.ApiEndpoint, tokens: tuple[str, ...], body: Any) -> str:
     """Return the server's error text for a request, or "" if permissions forbid the request."""
     subject = endpoint.subject(*tokens, prefix=manager.connection.target.api_prefix)
     try:

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypedDict
 
-from natsctl.broker.auth.credentials import Delegation, Grant, Pending, Refusal
+from natsctl.broker.auth.credentials import Delegation, Grant, LoginRefusal, Pending
 from natsctl.broker.imports.account_config import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from natsctl.server.options import ServerOptions
 
 
-Answer = Grant | Refusal | Delegation
+Answer = Grant | LoginRefusal | Delegation
 
 
 class Logins:
@@ -85,7 +85,7 @@ class Logins:
         self._running = self._future = None
         fault, pending = future.exception(), session.login.pending
         if fault is not None or not isinstance(pending, Pending):
-            session.login.decide(Refusal(f"the answer failed: {fault}"))
+            session.login.decide(LoginRefusal(f"the answer failed: {fault}"))
         else:
             session.login.decide(pending.answer(future.result()))
         self._next()

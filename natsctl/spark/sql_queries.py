@@ -23,7 +23,7 @@ from natsctl.spark.sql_tables import (
     EVERYTHING,
     Catalogue,
     Locate,
-    Table,
+    SqlTable,
     Token,
     Views,
     name_at,
@@ -43,7 +43,7 @@ BASE64 = "base64"
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class QueryResult:
     """An answer: its columns, its rows, which columns are numbers; `more` is whether rows were left out."""
 
     columns: Sequence[str]
@@ -56,21 +56,21 @@ class Result:
         names = unique(self.columns)
         return [{name: json_value(value) for name, value in zip(names, row, strict=True)} for row in self.rows]
 
-    def cut(self, limit: int | None) -> Result:
+    def cut(self, limit: int | None) -> QueryResult:
         """Return the same with `limit` rows at most; None for all."""
         if limit is None or len(self.rows) <= limit:
             return self
-        return Result(self.columns, self.rows[:limit], self.numbers, more=True)
+        return QueryResult(self.columns, self.rows[:limit], self.numbers, more=True)
 
 
-def of_arrow(table: pa.Table) -> Result:
+def of_arrow(table: pa.Table) -> QueryResult:
     """Return the rows of a table of Arrow."""
     import pyarrow as pa
 
     kinds = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
     numbers = frozenset(field.name for field in table.schema if any(is_kind(field.type) for is_kind in kinds))
     columns = [_values(column) for column in table.columns]
-    return Result(list(table.column_names), list(zip(*columns, strict=True)), numbers)
+    return QueryResult(list(table.column_names), list(zip(*columns, strict=True)), numbers)
 
 
 def _values(column: pa.ChunkedArray) -> list[Any]:
@@ -301,13 +301,13 @@ def _depth(words: Sequence[Token]) -> int:
     return sum(word.is_symbol("(") - word.is_symbol(")") for word in words)
 
 
-def listed(text: str, catalogue: Catalogue) -> Result | None:
+def listed(text: str, catalogue: Catalogue) -> QueryResult | None:
     """Return the answer to SHOW TABLES, which Spark knows only of those that were read; None for anything else."""
     words = [word for word in tokens(text) if not word.is_symbol(";")]
     if len(words) != 2 or not (words[0].is_word("SHOW") and words[1].is_word("TABLES")):
         return None
     found = [catalogue.find(name) for name in sorted(catalogue.names)]
-    return Result(["tableName", "kind"], [(table.name, table.kind) for table in found if table is not None])
+    return QueryResult(["tableName", "kind"], [(table.name, table.kind) for table in found if table is not None])
 
 
 NO_TABLE, NO_COLUMN = "TABLE_OR_VIEW_NOT_FOUND", "UNRESOLVED_COLUMN"
@@ -334,7 +334,7 @@ class Queries:
         self._spark, self._catalogue, self._suggest = spark, catalogue, suggest
         self._views = Views(spark, locate, on_server=on_server, schemas=schemas)
 
-    def run(self, text: str, limit: int | None = None) -> Result:
+    def run(self, text: str, limit: int | None = None) -> QueryResult:
         """Return the rows of the last statement, `limit` at most. Raises UnknownTableError, UsageError, or Spark's."""
         frame = self._last(text)
         found = of_arrow((frame if limit is None else frame.limit(limit + 1)).toArrow())
@@ -377,6 +377,6 @@ class Queries:
         return unknown_table(name, self._catalogue, self._suggest)
 
 
-def tables_of(query: str, catalogue: Catalogue) -> list[Table]:
+def tables_of(query: str, catalogue: Catalogue) -> list[SqlTable]:
     """Return the tables of a query that are streams or buckets. Raises UsageError."""
     return catalogue.find_all(named.name for named in relations(query))

@@ -239,7 +239,7 @@ BUCKET_COLUMNS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class SqlTable:
     """A table by the name that a query gives it."""
 
     name: str
@@ -263,21 +263,21 @@ class Catalogue:
         for name in self._exact:
             self._folded.setdefault(name.lower(), []).append(name)
 
-    def find(self, name: str) -> Table | None:
+    def find(self, name: str) -> SqlTable | None:
         """Return the table of that name; raises UsageError where several differ only in the case of letters."""
         if name in self._exact:
-            return Table(name, *self._exact[name])
+            return SqlTable(name, *self._exact[name])
         near = self._folded.get(name.lower(), [])
         if len(near) > 1:
             raise UsageError(f"{name} may be {' or '.join(sorted(near))}", hint="write it with the same letters")
-        return Table(name, *self._exact[near[0]]) if near else None
+        return SqlTable(name, *self._exact[near[0]]) if near else None
 
-    def find_all(self, names: Iterable[str]) -> list[Table]:
+    def find_all(self, names: Iterable[str]) -> list[SqlTable]:
         """Return the tables among the names, each once; others are names that a query has of its own, or mistakes.
 
         Raises UsageError for two that differ only in case: Spark treats them as one.
         """
-        found: dict[str, Table] = {}
+        found: dict[str, SqlTable] = {}
         for name in names:
             table = self.find(name)
             if table is None:
@@ -352,13 +352,13 @@ class Left:
     """Tables that later statements must find complete, and tables that must stay unchanged."""
 
     def __init__(self) -> None:
-        self._behind: dict[str, Table] = {}
+        self._behind: dict[str, SqlTable] = {}
         """Tables that views and functions made so far may read, with any column and more than once."""
         self._cached: dict[str, set[str]] = {}
         """Cached tables and views, and the tables that they were read from: Spark finds them again by these."""
         self._functions = False
 
-    def behind(self, tables: Sequence[Table], statement: str) -> list[Table]:
+    def behind(self, tables: Sequence[SqlTable], statement: str) -> list[SqlTable]:
         """Return the tables that a statement may read through earlier views; it names `tables` itself."""
         words = tokens(statement)
         known = {table.name.lower() for table in tables}
@@ -371,7 +371,7 @@ class Left:
         """Return the names of tables that stay unchanged because cached data was read from them."""
         return set().union(*self._cached.values())
 
-    def note(self, tables: Iterable[Table], statement: str) -> None:
+    def note(self, tables: Iterable[SqlTable], statement: str) -> None:
         """Record the effects of a statement that was run; it names `tables` itself."""
         words = tokens(statement)
         if any(_begins(words, *ending) for ending in _END_ALL):
@@ -424,7 +424,7 @@ class Views:
         self._left = Left()
         self._made: set[str] = set()
 
-    def make(self, tables: list[Table], statement: str) -> None:
+    def make(self, tables: list[SqlTable], statement: str) -> None:
         """Make a view of each table that the statement names, or that views of its own name."""
         behind = {table.name.lower(): table for table in self._left.behind(tables, statement)}
         kept = self._left.kept() & self._made
@@ -435,11 +435,11 @@ class Views:
                 self._frame(table, query, pushed).createOrReplaceTempView(quote(table.name))
                 self._made.add(name)
 
-    def note(self, tables: list[Table], statement: str) -> None:
+    def note(self, tables: list[SqlTable], statement: str) -> None:
         """Record that a statement which names those tables was run."""
         self._left.note(tables, statement)
 
-    def _frame(self, table: Table, query: str, pushdown: bool) -> DataFrame:
+    def _frame(self, table: SqlTable, query: str, pushdown: bool) -> DataFrame:
         if table.kind == "subjects":
             return self._subjects_of(table)
         columns = needed(query, BUCKET_COLUMNS if table.kind == "bucket" else STREAM_COLUMNS)
@@ -450,14 +450,14 @@ class Views:
         schema = self._schemas.get(table.name.lower())
         return parse_json_value(frame, schema, {}) if schema and "value" in columns else frame
 
-    def _bucket(self, table: Table, columns: list[str], pushdown: bool) -> DataFrame:
+    def _bucket(self, table: SqlTable, columns: list[str], pushdown: bool) -> DataFrame:
         """Return a row for every revision of a key that the bucket keeps."""
         sources = {source for name in columns for source in BUCKET_COLUMNS[name]}
         wanted = [one for one in STREAM_COLUMNS if one in sources]
         frame = read_stream(self._spark, self._locate(table.stream), wanted, pushdown=pushdown)
         return frame.selectExpr(*(f"{_MADE[name]} as {name}" for name in columns or ["revision"]))
 
-    def _subjects_of(self, table: Table) -> DataFrame:
+    def _subjects_of(self, table: SqlTable) -> DataFrame:
         """Return a row for every subject; a server is asked only for the counts."""
         if self._on_server:
             options = self._locate(table.stream + SUBJECTS)

@@ -53,7 +53,7 @@ class Journalling(Enum):
     """Each independently; a folder's sync covers only its own changes."""
 
 
-class Fault(NamedTuple):
+class DiskFault(NamedTuple):
     """The fault of one call: `error` is raised, `short` writes a part, `crash` stops the machine."""
 
     error: int = 0
@@ -61,11 +61,11 @@ class Fault(NamedTuple):
     crash: bool = False
 
 
-Plan = Callable[[str, str], Fault | None]
+Plan = Callable[[str, str], DiskFault | None]
 """Given a call's name and path, the fault that it meets, or None."""
 
 
-def no_faults(call: str, path: str) -> Fault | None:
+def no_faults(call: str, path: str) -> DiskFault | None:
     """Inject nothing: the plan of a disk without faults."""
     return None
 
@@ -74,10 +74,10 @@ def crash_at(call_number: int) -> Plan:
     """Return a plan that stops the machine at its n-th call of the disk."""
     seen = 0
 
-    def plan(call: str, path: str) -> Fault | None:
+    def plan(call: str, path: str) -> DiskFault | None:
         nonlocal seen
         seen += 1
-        return Fault(crash=True) if seen == call_number else None
+        return DiskFault(crash=True) if seen == call_number else None
 
     return plan
 
@@ -284,7 +284,7 @@ class SimDisk:
         """Return whether a file holds these bytes, or one that could reappear does."""
         return any(data in content for content in self.contents())
 
-    def meet(self, call: str, path: str, writes: bool = False) -> Fault | None:
+    def meet(self, call: str, path: str, writes: bool = False) -> DiskFault | None:
         """Raise the plan's fault, and count it; a fault in the middle of a write is returned to the caller."""
         fault = self.plan(call, path)
         if fault is None:

@@ -8,7 +8,7 @@ from natsctl.api.errors import UsageError
 
 
 @pytest.mark.parametrize("endpoint", ENDPOINTS.values(), ids=lambda e: e.name)
-def test_a_subject_built_for_a_verb_routes_to_it(endpoint: endpoints.Endpoint) -> None:
+def test_a_subject_built_for_a_verb_routes_to_it(endpoint: endpoints.ApiEndpoint) -> None:
     names = [f"N{index}" for index in range(len(endpoint.args))]
     assert find(endpoint.subject(*names)) == (endpoint, names)
     if endpoint.tail:

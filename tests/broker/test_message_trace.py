@@ -8,7 +8,7 @@ import pytest
 
 from natsctl.api.jwt_claims import AccountClaims, Import
 from natsctl.api.subject_index import finish
-from natsctl.broker.auth.permissions import Permissions, SubjectRules
+from natsctl.broker.auth.permissions import SubjectPermissions, SubjectRules
 from natsctl.broker.imports.account_config import AccountConfig
 from natsctl.broker.jwt.account_setup import account_config
 from tests.broker.conftest import BrokerHarness, SessionClient
@@ -66,7 +66,7 @@ def test_why_a_client_was_not_given_the_message_is_told(harness: BrokerHarness) 
     publisher.say(b"SUB foo 1\r\n")
     recipient.session.apply_permissions(
         recipient.session.login.grant.__class__(
-            "", "$G", permissions=Permissions(subscribe=SubjectRules(deny=("foo",)))
+            "", "$G", permissions=SubjectPermissions(subscribe=SubjectRules(deny=("foo",)))
         ),
         harness.account,
     )
@@ -83,7 +83,7 @@ def test_a_client_can_not_have_a_trace_sent_where_it_may_not_publish(harness: Br
     listener, recipient, publisher = listening(harness), harness.client(), harness.client()
     recipient.say(b"SUB foo 1\r\n")
     grant = publisher.session.login.grant.__class__(
-        "", "$G", permissions=Permissions(publish=SubjectRules(allow=("foo",)))
+        "", "$G", permissions=SubjectPermissions(publish=SubjectRules(allow=("foo",)))
     )
     publisher.session.apply_permissions(grant, harness.account)
     assert traced(publisher, b"foo") == b"-ERR 'Permissions Violation for Publish to \"traces\"'\r\n"

@@ -12,7 +12,7 @@ import pytest
 
 from natsctl.api.subject_index import SubjectIndex
 from natsctl.broker.auth.credentials import Grant
-from natsctl.broker.auth.permissions import Permissions, SubjectRules
+from natsctl.broker.auth.permissions import SubjectPermissions, SubjectRules
 from natsctl.broker.auth.static_auth import StaticAuthenticator, User
 from natsctl.broker.broker import Broker
 from natsctl.broker.broker_options import BrokerOptions
@@ -377,7 +377,7 @@ def test_permissions_that_changed_are_held_against_many_subscriptions_in_slices(
     harness = broker()
     session, done = crowd(harness, 2 * MANY_SUBS), []
     account = harness.account("$G")
-    permissions = Permissions(subscribe=SubjectRules(allow=("shared", "t.5", "t.7")))
+    permissions = SubjectPermissions(subscribe=SubjectRules(allow=("shared", "t.5", "t.7")))
     session.apply_permissions(Grant("u", "$G", permissions=permissions), account)
     session.review_subscriptions(lambda: done.append(len(session.subs)))
     assert len(session.subs) == 2 * MANY_SUBS + 1 and not done

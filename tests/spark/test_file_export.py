@@ -26,8 +26,8 @@ from natsctl.api.stream import StreamConfig as Config
 from natsctl.cli.main import run as run_main
 from natsctl.spark.files import file_import as source_module
 from natsctl.spark.files.file_export import (
+    FileTarget,
     Note,
-    Target,
     check_written,
     prepare,
     remove_strays,
@@ -64,7 +64,7 @@ HOSTILE: list[Message] = [
 ]
 
 
-def target(path: Path | str, **more: Any) -> Target:
+def target(path: Path | str, **more: Any) -> FileTarget:
     return target_of(
         str(path),
         more.get("format", ""),

@@ -18,7 +18,7 @@ from natsctl.api.errors import UsageError
 from natsctl.cli import sql
 from natsctl.cli.render.spark_reports import csv_text
 from natsctl.spark.sql_queries import (
-    Result,
+    QueryResult,
     UnknownTableError,
     check_changes_nothing,
     check_named,
@@ -152,9 +152,9 @@ def test_values_become_json_that_can_be_read_back() -> None:
 def test_headers_and_bytes_are_shown_as_they_are_read() -> None:
     assert shown([{"key": "Color", "value": b"red"}, {"key": "Size", "value": b"\xff"}]) == "Color: red, Size: \\xff"
     assert (shown(None), shown(b"plain"), shown(NOON)) == ("null", "plain", "2026-01-31 12:00:00.000005Z")
-    found = Result(["a", "b"], [('say "hi", ok', b"\xff"), (None, [1])])
+    found = QueryResult(["a", "b"], [('say "hi", ok', b"\xff"), (None, [1])])
     assert csv_text(found) == 'a,b\n"say ""hi"", ok",base64:/w==\n,[1]'
-    assert Result(["a", "a", "a_2"], [(1, 2, 3)]).documents() == [{"a": 1, "a_2": 2, "a_2_2": 3}]
+    assert QueryResult(["a", "a", "a_2"], [(1, 2, 3)]).documents() == [{"a": 1, "a_2": 2, "a_2_2": 3}]
 
 
 def test_texts_of_any_bytes_have_marks_for_what_is_no_text() -> None:

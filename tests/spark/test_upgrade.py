@@ -16,7 +16,7 @@ import pytest
 from pyarrow import parquet
 
 from natsctl.api.errors import StorageError, UsageError
-from natsctl.spark.files.file_export import NOTE, OWN, Note, Target, prepare
+from natsctl.spark.files.file_export import NOTE, OWN, FileTarget, Note, prepare
 from natsctl.spark.files.file_formats import PARQUET
 from natsctl.spark.pipeline.update import TABLES_FORMAT, kept_tables
 from natsctl.spark.source.errors import OptionError
@@ -81,7 +81,7 @@ def test_a_note_of_the_ledger_of_a_later_version_is_refused() -> None:
 
 
 def test_an_export_of_a_later_version_is_refused(folder: Path) -> None:
-    target = Target(str(folder / "export"), PARQUET, incremental=True)
+    target = FileTarget(str(folder / "export"), PARQUET, incremental=True)
     note = Note(stream="IN", subject="", format="parquet", partition_by="")
     path = folder / "export" / OWN / NOTE
     begun = json.loads(path.read_text())

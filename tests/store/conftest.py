@@ -15,7 +15,7 @@ from natsctl.store.options import StoreOptions
 from natsctl.store.store import Store
 from natsctl.store.stream import StreamStore
 from natsctl.testing.disk_image import FileImage
-from natsctl.testing.simdisk import Crash, Fault, SimDisk, SimFile
+from natsctl.testing.simdisk import Crash, DiskFault, SimDisk, SimFile
 
 
 class Files(MutableMapping[str, FileImage]):
@@ -94,7 +94,7 @@ class StoreDisk(SimDisk):
             raise Crash(call)
         self.steps_left -= 1
 
-    def meet(self, call: str, path: str, writes: bool = False) -> Fault | None:
+    def meet(self, call: str, path: str, writes: bool = False) -> DiskFault | None:
         if call not in ("open", "open_read", "pread", "listdir", "lock"):
             self.step(call)
         if call == "sync" and self.fail_sync:

@@ -20,7 +20,7 @@ from natsctl.store.keys import Cipher, Keystream
 from natsctl.store.layout import format_text
 from natsctl.store.options import StoreOptions
 from natsctl.store.store import Store
-from natsctl.testing.simdisk import Crash, Fault, SimFile, crash_at, no_faults
+from natsctl.testing.simdisk import Crash, DiskFault, SimFile, crash_at, no_faults
 from tests.store.conftest import StoreHarness, pump
 
 CIPHERS: tuple[Cipher, ...] = ("chacha", "aes")
@@ -193,7 +193,7 @@ def test_a_change_of_the_key_may_be_taken_back_before_its_copy_is_written_and_no
     kept = contents(store)
     store.close()
     stop = ("rename", "KEYS.copy.tmp") if not late else ("rename", "streams/s000001/meta.tmp")
-    lab.disk.plan = lambda call, path: Fault(crash=True) if (call, path) == stop else None
+    lab.disk.plan = lambda call, path: DiskFault(crash=True) if (call, path) == stop else None
     with pytest.raises(Crash):
         lab.open("new", "old")
     lab.disk.plan = no_faults
@@ -290,7 +290,7 @@ def test_a_store_whose_first_encrypted_start_was_cut_short_needs_the_key(lab: La
     store = lab.open()
     fill(store)
     store.close()
-    lab.disk.plan = lambda call, path: Fault(crash=True) if (call, path) == ("rename", "FORMAT.tmp") else None
+    lab.disk.plan = lambda call, path: DiskFault(crash=True) if (call, path) == ("rename", "FORMAT.tmp") else None
     with pytest.raises(Crash):
         lab.open("k")
     lab.disk.plan = no_faults
@@ -434,9 +434,9 @@ def test_a_failed_creation_for_lack_of_room_leaves_no_file(bench: Bench) -> None
     assert "s/a.seg" not in bench.lab.disk.files()
 
 
-def full_disk(call: str) -> Fault | None:
+def full_disk(call: str) -> DiskFault | None:
     """Return the fault of a full disk for writes."""
-    return Fault(errno.ENOSPC) if call == "pwrite" else None
+    return DiskFault(errno.ENOSPC) if call == "pwrite" else None
 
 
 def test_a_file_that_was_replaced_while_it_was_opened_reads_as_it_was(

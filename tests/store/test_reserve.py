@@ -11,7 +11,7 @@ from natsctl.store.options import StoreOptions
 from natsctl.store.packed import open_segment
 from natsctl.store.store import RETRY_NS, Store
 from natsctl.store.stream import RecordsCallback
-from natsctl.testing.simdisk import Fault, no_faults
+from natsctl.testing.simdisk import DiskFault, no_faults
 
 RESERVE = 8192
 STORES = pytest.mark.parametrize("key", ["", "secret"], ids=["plain", "encrypted"])
@@ -153,7 +153,7 @@ def test_an_erasure_that_overwrites_nothing_in_place_waits_for_room(lab, key, co
     store, stream = opened(lab, key, messages=60)
     stream.compress(compress)
     lab.fill(store, stream, 1)  # into the next segment
-    segment, told, full = stream._index.segments[0], [], Fault(error=errno.ENOSPC)
+    segment, told, full = stream._index.segments[0], [], DiskFault(error=errno.ENOSPC)
 
     def content():
         return open_segment(store._disk, segment.body.path).pread(1 << 20, 0)

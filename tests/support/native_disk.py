@@ -29,7 +29,7 @@ from natsctl.server.committer import WRITE_FAILED
 from natsctl.store.errors import StoreError
 from natsctl.store.file_commit import sync_error
 from natsctl.testing.disk_image import FileImage, FolderImage
-from natsctl.testing.simdisk import Fault, SimDisk, SimFile, no_faults
+from natsctl.testing.simdisk import DiskFault, SimDisk, SimFile, no_faults
 from tests.support.encrypted_simulation import EncryptedSession
 from tests.support.native_cases import FaultError
 from tests.support.native_fuzz import load
@@ -281,7 +281,7 @@ class NativeSession(AppendingSession):
             return file.links()
         plan = self._disk.plan
         if plan is not no_faults and self._threads.random() < self._failing:
-            self._disk.plan = lambda call, path: Fault(error=errno.EIO)
+            self._disk.plan = lambda call, path: DiskFault(error=errno.EIO)
         try:
             file.sync()
         finally:

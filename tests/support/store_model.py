@@ -16,7 +16,7 @@ from typing import Final, Protocol
 
 from natsctl.store.message import StoredMessage
 from natsctl.store.stream import StreamStore
-from natsctl.testing.simdisk import Fault, Plan
+from natsctl.testing.simdisk import DiskFault, Plan
 
 Record = tuple[int, bytes]
 
@@ -214,17 +214,23 @@ def draw_plan(rng: random.Random) -> Plan:
     until = at + (rng.randint(0, 20) if kind == "full" else 5)
     seen = 0
 
-    def plan(call: str, path: str) -> Fault | None:
+    def plan(call: str, path: str) -> DiskFault | None:
         nonlocal seen
         seen += kind in ("crash", call) or (kind in ("full", "short", "torn") and call == "pwrite")
         if seen < at or kind == "none" or (seen > at and kind != "full") or seen > until:
             return None
         if kind == "crash" or (kind == "torn" and call == "pwrite"):
-            return Fault(crash=True)
+            return DiskFault(crash=True)
         if kind in ("full", "short"):
-            return None if call != "pwrite" else Fault(short=True) if kind == "short" else Fault(error=errno.ENOSPC)
+            return (
+                None
+                if call != "pwrite"
+                else DiskFault(short=True)
+                if kind == "short"
+                else DiskFault(error=errno.ENOSPC)
+            )
         if call != kind:
             return None
-        return Fault(error=errno.EIO)
+        return DiskFault(error=errno.EIO)
 
     return plan

@@ -8,7 +8,7 @@ import pytest
 
 from natsctl.store.disk import Disk, PosixDisk
 from natsctl.store.errors import StoreLockedError
-from natsctl.testing.simdisk import Crash, Fault, Journalling, SimDisk
+from natsctl.testing.simdisk import Crash, DiskFault, Journalling, SimDisk
 
 
 def sim(seed: int = 1, journalling: Journalling = Journalling.ORDERED) -> SimDisk:
@@ -155,7 +155,7 @@ def test_a_failed_sync_loses_what_it_covered_even_when_the_next_one_succeeds() -
     disk.fsync_dir("")
     file = disk.open("a")
     file.pwrite(b"new", 0)
-    disk.plan = lambda call, path: Fault(error=errno.EIO) if call == "sync" else None
+    disk.plan = lambda call, path: DiskFault(error=errno.EIO) if call == "sync" else None
     with pytest.raises(OSError, match="EIO"):
         file.sync()
     disk.plan = lambda call, path: None
@@ -168,7 +168,7 @@ def test_a_failed_sync_loses_what_it_covered_even_when_the_next_one_succeeds() -
 def test_a_planned_crash_stops_inside_the_write() -> None:
     disk = sim()
     file = disk.open("a", create=True)
-    disk.plan = lambda call, path: Fault(crash=True) if call == "pwrite" else None
+    disk.plan = lambda call, path: DiskFault(crash=True) if call == "pwrite" else None
     with pytest.raises(Crash):
         file.pwrite(b"x" * 100, 0)
     disk.kill()

@@ -14,7 +14,7 @@ import msgspec
 
 from natsctl.api.codec import InvalidJSONError, fold, read_folded
 from natsctl.api.model import Confidential
-from natsctl.broker.auth.permissions import Permissions
+from natsctl.broker.auth.permissions import SubjectPermissions
 from natsctl.broker.imports.account_config import UNLIMITED
 from natsctl.broker.refusals import CloseReason
 
@@ -105,7 +105,7 @@ def in_any_order(name: DistinguishedName) -> DistinguishedName:
     return tuple(sorted(name))
 
 
-class Certificate(msgspec.Struct, frozen=True):
+class LoginCertificate(msgspec.Struct, frozen=True):
     """The names in a client's verified certificate; `subject` is the text that nats-server makes of it.
 
     That text lacks attributes, and has the others in an order of its own; `dn` is the whole subject.
@@ -134,7 +134,7 @@ class Credentials(msgspec.Struct, frozen=True):
     options: ConnectOptions
     nonce: bytes = b""
     """Nonce in this connection's INFO, empty without one."""
-    certificate: Certificate | None = None
+    certificate: LoginCertificate | None = None
     connection_type: str = "STANDARD"
     """STANDARD, WEBSOCKET, LEAFNODE, LEAFNODE_WS or IN_PROCESS, as configuration and JWTs spell it."""
     host: str = ""
@@ -154,7 +154,7 @@ class Grant(Confidential, frozen=True):
 
     user: str
     account: str
-    permissions: Permissions | None = None
+    permissions: SubjectPermissions | None = None
     expires_ns: int = 0
     """Time for closing the connection, wall clock; 0: never."""
     max_subscriptions: int = UNLIMITED
@@ -169,7 +169,7 @@ class Grant(Confidential, frozen=True):
     """Claims of the JWT from an authentication callout that accepted the client, or None."""
 
 
-class Refusal(msgspec.Struct, frozen=True):
+class LoginRefusal(msgspec.Struct, frozen=True):
     """Reason for a refused login: the client's error, connz's term, and `detail` for debugging; never a secret."""
 
     detail: str = ""
@@ -183,11 +183,11 @@ class Refusal(msgspec.Struct, frozen=True):
     """Grant of the client's own JWT, if a service refused it anyway."""
 
 
-NOT_TRUSTED: Final = Refusal("proxy is not trusted", reason=CloseReason.PROXY_NOT_TRUSTED)
-PROXY_REQUIRED: Final = Refusal("proxy connection required", reason=CloseReason.PROXY_REQUIRED)
+NOT_TRUSTED: Final = LoginRefusal("proxy is not trusted", reason=CloseReason.PROXY_NOT_TRUSTED)
+PROXY_REQUIRED: Final = LoginRefusal("proxy connection required", reason=CloseReason.PROXY_REQUIRED)
 
 
-def proxy_of(options: ConnectOptions, nonce: bytes, trusted: Sequence[str]) -> str | Refusal:
+def proxy_of(options: ConnectOptions, nonce: bytes, trusted: Sequence[str]) -> str | LoginRefusal:
     """Return the key of the client's trusted proxy, "" without proxy; NOT_TRUSTED if no trusted one has signed.
 
     A proxy signs the nonce of the forwarded connection, in addition to the client's credentials. Without trusted
@@ -221,7 +221,7 @@ class Pending(msgspec.Struct, frozen=True):
         found: Answer = result if self.then is None else self.then(result)
         return found
 
-    def now(self) -> Grant | Refusal | Delegation:
+    def now(self) -> Grant | LoginRefusal | Delegation:
         """Return the answer without waiting for anything elsewhere."""
         answer = self.answer(self.work() if self.then is None else None)
         return answer.now() if isinstance(answer, Pending) else answer
@@ -233,11 +233,11 @@ class DecidedLater:
     __slots__ = ("answer", "bring")
 
     def __init__(self) -> None:
-        self.answer: Grant | Refusal | Delegation | None = None
-        self.bring: Callable[[Grant | Refusal | Delegation], None] | None = None
+        self.answer: Grant | LoginRefusal | Delegation | None = None
+        self.bring: Callable[[Grant | LoginRefusal | Delegation], None] | None = None
         """Called with the answer; set by the login that waits for it."""
 
-    def decide(self, answer: Grant | Refusal | Delegation) -> None:
+    def decide(self, answer: Grant | LoginRefusal | Delegation) -> None:
         self.answer = answer
         if self.bring is not None:
             self.bring(answer)
@@ -247,12 +247,12 @@ class CalloutError(Exception):
     """A response that lets nobody in; the text is nats-server's, its first letter in either case."""
 
 
-class Placement(msgspec.Struct, frozen=True):
+class AccountPlacement(msgspec.Struct, frozen=True):
     """Place of a response's user: the account, its rules after templates, and the key that vouches for it."""
 
     account: str
     rules: UserLimits
-    permissions: Permissions | None
+    permissions: SubjectPermissions | None
     issuer: str
 
 
@@ -274,7 +274,7 @@ class CalloutTerms(Protocol):
     def check_signer(self, response: AuthorizationResponseClaims) -> None:
         """Raise CalloutError if a response is not signed by a key of the service."""
 
-    def place(self, user: UserClaims, now_ns: int) -> Steps[Placement]:
+    def place(self, user: UserClaims, now_ns: int) -> Steps[AccountPlacement]:
         """Return where the user of a response belongs; raises CalloutError."""
 
 
@@ -300,7 +300,7 @@ class Delegation(msgspec.Struct, frozen=True):
     """Grant of the JWT by itself; None if the client has none."""
 
 
-Answer: TypeAlias = Grant | Refusal | Pending | Delegation
+Answer: TypeAlias = Grant | LoginRefusal | Pending | Delegation
 """Result of a login, or how to come to one."""
 
 

@@ -19,15 +19,15 @@ from msgspec.structs import replace
 from natsctl.api.codec import go_quote
 from natsctl.broker.auth.credentials import (
     Answer,
-    Certificate,
     CertificateChain,
     ConnectOptions,
     Credentials,
     DecidedLater,
     Delegation,
     Grant,
+    LoginCertificate,
+    LoginRefusal,
     Pending,
-    Refusal,
     parse_connect,
     proxy_of,
 )
@@ -68,7 +68,7 @@ class Login:
         auth = session.broker.options.auth_of(session.connection_type)
         self._asked = auth
         """The authenticator that `pending` is from."""
-        self._asked_again: Callable[[Grant | Refusal | Delegation], None] | None = None
+        self._asked_again: Callable[[Grant | LoginRefusal | Delegation], None] | None = None
         """Takes the answer, if the client is logged in already and `pending` says whether it stays."""
         self.connected = False
         """A CONNECT has been accepted."""
@@ -77,7 +77,7 @@ class Login:
         """Options that the client has sent so far."""
         self.cookies: dict[str, str] = {}
         """Fields from a WebSocket request, used if CONNECT leaves them empty."""
-        self.certificate: Certificate | None = None
+        self.certificate: LoginCertificate | None = None
         """The client's verified certificate; the shell sets it when the handshake is done."""
         self.chain = CertificateChain()
         """The client's certificates; the shell keeps them if a service may see them."""
@@ -148,7 +148,7 @@ class Login:
         if before < MUCH_HELD_BYTES <= len(self._held):
             self._session.wait_for_login()
         if len(self._held) > MAX_HELD_BYTES:
-            self.refuse(Refusal("too much was sent before the answer to CONNECT"))
+            self.refuse(LoginRefusal("too much was sent before the answer to CONNECT"))
 
     def decide(self, answer: Answer) -> None:
         """Apply the answer, and handle the operations that arrived meanwhile; or wait for a pending answer."""
@@ -162,7 +162,11 @@ class Login:
                 self._await(answer)
                 session.login_decided()
             return
-        if self._asked is not self.authenticator and not isinstance(answer, Refusal) and session.close_reason is None:
+        if (
+            self._asked is not self.authenticator
+            and not isinstance(answer, LoginRefusal)
+            and session.close_reason is None
+        ):
             again = self._authenticate()  # the answer is of users that a reload has replaced
             if isinstance(again, Pending):
                 self._await(again)
@@ -213,7 +217,7 @@ class Login:
         self._session.broker.jobs.run(work())
         return Pending(lambda: answer, decided=later)
 
-    def _bring(self, pending: Pending, answer: Grant | Refusal | Delegation) -> None:
+    def _bring(self, pending: Pending, answer: Grant | LoginRefusal | Delegation) -> None:
         if self.pending is pending:
             self.decide(answer)
 
@@ -244,7 +248,7 @@ class Login:
         proxy = proxy_of(options, self.nonce, session.broker.options.trusted_proxies)
         self.proxy = proxy if isinstance(proxy, str) else ""
         self.credentials = self._shown()
-        self._follow(proxy if isinstance(proxy, Refusal) else self._authenticate())
+        self._follow(proxy if isinstance(proxy, LoginRefusal) else self._authenticate())
 
     def _authenticate(self) -> Answer:
         """Return the answer of the listener's authenticator."""
@@ -266,14 +270,14 @@ class Login:
             session.broker.clock.now_ns(), self.proxy,
         )  # fmt: skip
 
-    def _answered(self, answer: Grant | Refusal) -> None:
+    def _answered(self, answer: Grant | LoginRefusal) -> None:
         session, options = self._session, self.options
-        if isinstance(answer, Refusal):
+        if isinstance(answer, LoginRefusal):
             self.refuse(answer)
         elif self.credentials is None:
             self._admit_silent(answer)
         elif options.account or options.new_account:
-            self.refuse(Refusal("accounts cannot be chosen by clients"))
+            self.refuse(LoginRefusal("accounts cannot be chosen by clients"))
         elif self.admit(answer):
             if options.protocol not in (0, 1):
                 self._reject(CloseReason.BAD_CLIENT_PROTOCOL_VERSION, "invalid client protocol")
@@ -301,7 +305,7 @@ class Login:
         """Log in a client that does not begin with CONNECT, as the user for such clients, or close."""
         answer = self._authenticate()
         if isinstance(answer, Pending) or (isinstance(answer, Delegation) and not answer.named):
-            answer = Refusal()
+            answer = LoginRefusal()
         self._follow(answer)
 
     def _admit_silent(self, grant: Grant) -> None:
@@ -309,7 +313,7 @@ class Login:
             self.connected = True
             self._session.on_connected()
 
-    def refuse(self, refusal: Refusal) -> None:
+    def refuse(self, refusal: LoginRefusal) -> None:
         """Close the connection and say why, to the client and to the log."""
         session = self._session
         if session.close_reason is None:
@@ -342,7 +346,7 @@ class Login:
 
     # --- reload
 
-    def ask_again(self, then: Callable[[Grant | Refusal | Delegation], None]) -> None:
+    def ask_again(self, then: Callable[[Grant | LoginRefusal | Delegation], None]) -> None:
         """Call `then` with the answer that the client would get now.
 
         Where a hash has to be compared, the client waits for it with what it sends meanwhile.
@@ -362,10 +366,10 @@ class Login:
         if auth is None:
             return Grant("", GLOBAL_ACCOUNT)
         if self.credentials is None:
-            return auth.default or Refusal()
+            return auth.default or LoginRefusal()
         return auth.authenticate(replace(self.credentials, now_ns=self._session.broker.clock.now_ns()))
 
-    def _decide_again(self, then: Callable[[Grant | Refusal | Delegation], None], answer: Answer) -> None:
+    def _decide_again(self, then: Callable[[Grant | LoginRefusal | Delegation], None], answer: Answer) -> None:
         self.pending = self._asked_again = None
         if self._session.close_reason is None:
             if self._asked is not self.authenticator:

@@ -1,8 +1,8 @@
 """Permissions of a user, and of a session with the replies that it may answer.
 
 Theory of operation. Deny wins; with an allow list, everything else is denied. The index of a user's patterns
-is shared by its sessions; a login waits until a very large index is made (`Permissions.prepare`). Publish permissions
-are looked up in a bounded cache, because clients use few subjects often. A subscription may be wider than a
+is shared by its sessions; a login waits until a very large index is made (`SubjectPermissions.prepare`). Publish
+permissions are looked up in a bounded cache, because clients use few subjects often. A subscription may be wider than a
 deny rule: it is accepted, and each message is checked on delivery. One that is wider than the allow list is refused,
 except `>` if `*` is allowed: nats-server accepts that completely, here it gets the subjects of `*`. With a response
 rule, the reply subjects of delivered messages are noted, and each may be published to so often and so long. The check
@@ -43,7 +43,7 @@ class ResponseRule(msgspec.Struct, frozen=True):
     expires_ns: int = RESPONSE_EXPIRES_NS
 
 
-class Permissions(msgspec.Struct, frozen=True, dict=True):
+class SubjectPermissions(msgspec.Struct, frozen=True, dict=True):
     """All rules of one user."""
 
     publish: SubjectRules = msgspec.field(default_factory=SubjectRules)
@@ -72,7 +72,7 @@ class Permissions(msgspec.Struct, frozen=True, dict=True):
             self.__dict__["index"] = index
 
 
-def permissions_json(permissions: Permissions) -> dict[str, object]:
+def permissions_json(permissions: SubjectPermissions) -> dict[str, object]:
     """Return a user's permissions as reported to it, keys in nats-server's order."""
     shown: dict[str, object] = {"publish": _rules_json(permissions.publish)}
     shown["subscribe"] = _rules_json(permissions.subscribe)
@@ -198,7 +198,7 @@ class PermissionIndex:
         self.subscribe: Patterns | None = None
         self.deny_subscribe: Patterns | None = None
 
-    def fill(self, permissions: Permissions) -> Steps[None]:
+    def fill(self, permissions: SubjectPermissions) -> Steps[None]:
         publish, subscribe = permissions.publish, permissions.subscribe
         # With allow_responses and no list, nothing but responses may be published. An empty subscribe list is no list.
         allow = () if permissions.responses is not None and publish.allow is None else publish.allow
@@ -217,7 +217,7 @@ class PermissionIndex:
 class SessionPermissions:
     __slots__ = ("_deny_publish", "_deny_subscribe", "_filtered", "_publish", "_published", "_subscribe", "replies")
 
-    def __init__(self, permissions: Permissions, clock: Clock) -> None:
+    def __init__(self, permissions: SubjectPermissions, clock: Clock) -> None:
         index, responses = permissions.index, permissions.responses
         self._publish, self._deny_publish = index.publish, index.deny_publish
         self._subscribe, self._deny_subscribe = index.subscribe, index.deny_subscribe

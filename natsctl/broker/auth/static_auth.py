@@ -29,17 +29,17 @@ from msgspec.structs import replace
 from natsctl.api.model import Confidential
 from natsctl.broker.auth.credentials import (
     PROXY_REQUIRED,
-    Certificate,
     ConnectOptions,
     Credentials,
     DistinguishedName,
     Grant,
+    LoginCertificate,
+    LoginRefusal,
     Pending,
-    Refusal,
     in_any_order,
     parse_dn,
 )
-from natsctl.broker.auth.permissions import Permissions
+from natsctl.broker.auth.permissions import SubjectPermissions
 
 MAX_KNOWN: Final = 4096
 """Maximum number of hashes with a remembered password; the least recently used is dropped."""
@@ -118,7 +118,7 @@ class User(Confidential, frozen=True):
     account: str = "$G"
     nkey: str = ""
     """A public user key, instead of name and password."""
-    permissions: Permissions | None = None
+    permissions: SubjectPermissions | None = None
     connection_types: frozenset[str] = frozenset()
     """The kinds of connections that may use it; empty: all."""
     proxy_required: bool = False
@@ -186,11 +186,11 @@ class StaticAuthenticator:
         user = self._nkeys.get(self._no_auth_user) or self._users.get(self._no_auth_user)
         return _grant(user) if user and not user.proxy_required and not self._proxied else None
 
-    def authenticate(self, credentials: Credentials) -> Grant | Refusal | Pending:
+    def authenticate(self, credentials: Credentials) -> Grant | LoginRefusal | Pending:
         """Return the client's grant, its refusal, or the comparison that decides, for another thread."""
         return self._decide(credentials, self._cost)
 
-    def _decide(self, credentials: Credentials, cost: int) -> Grant | Refusal | Pending:
+    def _decide(self, credentials: Credentials, cost: int) -> Grant | LoginRefusal | Pending:
         """Answer as `authenticate` does; a refusal takes as long as a hash of `cost`."""
         options, kind = credentials.options, credentials.connection_type
         if self._proxied and not credentials.proxy:
@@ -209,12 +209,12 @@ class StaticAuthenticator:
                 user = self._users[self._no_auth_user]
                 if user.proxy_required and not credentials.proxy:
                     return PROXY_REQUIRED
-                return _grant(user) if user.may_use(kind) else Refusal("connection type not allowed")
+                return _grant(user) if user.may_use(kind) else LoginRefusal("connection type not allowed")
             if options.user:
                 return self._by_name(credentials, cost)
         if self._token:
             return _compared(self._token, options.auth_token, Grant("", "$G"), cost)
-        return _refused(Refusal("no credentials"), cost if options.password or options.auth_token else 0)
+        return _refused(LoginRefusal("no credentials"), cost if options.password or options.auth_token else 0)
 
     def still_holds(self, grant: Grant, credentials: Credentials) -> bool:
         """Return whether the client would be accepted as the same user."""
@@ -241,29 +241,29 @@ class StaticAuthenticator:
             return user, replace(options, user=user.name, password=user.password)
         return self._users.get(options.user), options
 
-    def _by_nkey(self, nkey: str, credentials: Credentials) -> Grant | Refusal:
+    def _by_nkey(self, nkey: str, credentials: Credentials) -> Grant | LoginRefusal:
         user = self._nkeys.get(nkey)
         if user is None or not user.may_use(credentials.connection_type):
-            return Refusal("nkey not known, or not on this kind of connection")
+            return LoginRefusal("nkey not known, or not on this kind of connection")
         if user.proxy_required and not credentials.proxy:
             return PROXY_REQUIRED
         if nkey != self._no_auth_user and not _signed(nkey, credentials):
-            return Refusal("signature not verified")
+            return LoginRefusal("signature not verified")
         return _grant(user)
 
-    def _by_name(self, credentials: Credentials, cost: int) -> Grant | Refusal | Pending:
+    def _by_name(self, credentials: Credentials, cost: int) -> Grant | LoginRefusal | Pending:
         user, password = self._users.get(credentials.options.user), credentials.options.password
         if user is None:
-            return _refused(Refusal("user not known"), cost)
+            return _refused(LoginRefusal("user not known"), cost)
         if not user.may_use(credentials.connection_type):
-            return _refused(Refusal("connection type not allowed"), cost)
+            return _refused(LoginRefusal("connection type not allowed"), cost)
         if user.proxy_required and not credentials.proxy:
             return _refused(PROXY_REQUIRED, cost)
         if not user.password and user.name != self._no_auth_user and self._needs_certificate(user):
-            return _refused(Refusal("a certificate is required"), cost)
+            return _refused(LoginRefusal("a certificate is required"), cost)
         return _compared(user.password, password, _grant(user), cost)
 
-    def _named_in(self, certificate: Certificate, kind: str) -> User | None:
+    def _named_in(self, certificate: LoginCertificate, kind: str) -> User | None:
         """Return the user that a certificate names: by e-mail address, host name, URI, or subject.
 
         Source: nats-server, auth.go checkClientTLSCertSubject.
@@ -282,12 +282,12 @@ class StaticAuthenticator:
     def _needs_certificate(self, user: User) -> bool:
         return any(user.may_use(kind) for kind in self._mapped_types)
 
-    def _by_certificate(self, credentials: Credentials, cost: int) -> Grant | Refusal | Pending:
+    def _by_certificate(self, credentials: Credentials, cost: int) -> Grant | LoginRefusal | Pending:
         if credentials.certificate is None:
-            return Refusal("no certificate")
+            return LoginRefusal("no certificate")
         user = self._named_in(credentials.certificate, credentials.connection_type)
         if user is None:
-            return Refusal("no user is named in the certificate")
+            return LoginRefusal("no user is named in the certificate")
         if user.proxy_required and not credentials.proxy:
             return _refused(PROXY_REQUIRED, cost)
         return _compared(user.password, credentials.options.password, _grant(user), cost)
@@ -325,27 +325,27 @@ def _signed(nkey: str, credentials: Credentials) -> bool:
     return has_signed(nkey, credentials.nonce, raw)
 
 
-def _compared(configured: str, given: str, answer: Grant, cost: int) -> Grant | Refusal | Pending:
+def _compared(configured: str, given: str, answer: Grant, cost: int) -> Grant | LoginRefusal | Pending:
     """Return `answer` if a secret is right; slow comparisons run in a thread."""
     if is_bcrypt(configured) and not is_known(configured, given):
         return Pending(partial(_answer, configured, given, answer, cost))
-    return answer if secret_matches(configured, given) else _refused(Refusal("wrong secret"), cost)
+    return answer if secret_matches(configured, given) else _refused(LoginRefusal("wrong secret"), cost)
 
 
-def _answer(configured: str, given: str, answer: Grant, cost: int) -> Grant | Refusal:
+def _answer(configured: str, given: str, answer: Grant, cost: int) -> Grant | LoginRefusal:
     """Compare a hash; a refusal takes as long as one of `cost`."""
     if secret_matches(configured, given):
         return answer
     spend(cost, cost_of(configured))
-    return Refusal("wrong secret")
+    return LoginRefusal("wrong secret")
 
 
-def _refused(refusal: Refusal, cost: int) -> Refusal | Pending:
+def _refused(refusal: LoginRefusal, cost: int) -> LoginRefusal | Pending:
     """Return a refusal, or a pending one as slow as checking a hash of `cost`."""
     return Pending(partial(_late, refusal, cost)) if cost else refusal
 
 
-def _late(refusal: Refusal, cost: int) -> Refusal:
+def _late(refusal: LoginRefusal, cost: int) -> LoginRefusal:
     spend(cost)
     return refusal
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from natsctl.api.advisories import ClientInfo
     from natsctl.broker.account import Account
     from natsctl.broker.imports.import_plan import ServiceLink, StreamLink
-    from natsctl.broker.imports.service_imports import Responses, ServiceProxy, Waiting
+    from natsctl.broker.imports.service_imports import PendingRequest, Responses, ServiceProxy
     from natsctl.broker.message_trace import MessageTrace
     from natsctl.broker.session import Session
 
@@ -341,15 +341,15 @@ class AwaitedReplies:
 
     def __init__(self, account: Account) -> None:
         self._account = account
-        self._by_reply: dict[bytes, dict[Waiting, Responses]] = {}
+        self._by_reply: dict[bytes, dict[PendingRequest, Responses]] = {}
 
     def __bool__(self) -> bool:
         return bool(self._by_reply)
 
-    def add(self, waiting: Waiting, responses: Responses) -> None:
+    def add(self, waiting: PendingRequest, responses: Responses) -> None:
         self._by_reply.setdefault(waiting.reply, {})[waiting] = responses
 
-    def discard(self, waiting: Waiting) -> None:
+    def discard(self, waiting: PendingRequest) -> None:
         known = self._by_reply.get(waiting.reply)
         if known is not None:
             known.pop(waiting, None)

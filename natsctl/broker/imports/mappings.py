@@ -158,10 +158,10 @@ MAPPING_COST: Final = 8
 """Cost of each destination of a mapping that is compiled."""
 
 
-Mapping: TypeAlias = "SubjectMapping | PatternMapping | WeightedMapping"
+Mapping: TypeAlias = "SubjectMapping | PatternMapping | WeightedDestination"
 
 
-class WeightedMapping:
+class WeightedDestination:
     """A source with several destinations; each message goes to one. A share without a weight is dropped."""
 
     __slots__ = ("_pattern", "_rng", "_shares", "src")
@@ -213,7 +213,7 @@ def compile_mapping(config: SubjectMap, rng: Rng) -> Mapping:
     weight, only = next(iter(shares.values()))
     if weight == 100:
         return only
-    return WeightedMapping(src, sorted(shares.values(), key=lambda share: share[0]), rng)
+    return WeightedDestination(src, sorted(shares.values(), key=lambda share: share[0]), rng)
 
 
 def _one_mapping(src: str, dest: str, rng: Rng) -> Mapping:
@@ -289,5 +289,5 @@ class Mappings:
         for mapping in self._candidates(subject):
             mapped = mapping.apply(subject)
             if mapped is not None:
-                return mapped != subject or isinstance(mapping, WeightedMapping)
+                return mapped != subject or isinstance(mapping, WeightedDestination)
         return False

@@ -153,7 +153,7 @@ _DIGITS: Final = 6
 """Random digits of an account's prefix, and of each request. Source: nats-server."""
 
 
-class Waiting:
+class PendingRequest:
     """One request that awaits its response."""
 
     __slots__ = ("export", "reply", "requester", "sample", "service", "since_ns", "subject")
@@ -203,7 +203,7 @@ class Responses:
         account, broker = imports.account, imports.account.broker
         self._imports = imports
         self._account = account
-        self._by_subject: dict[bytes, Waiting] = {}
+        self._by_subject: dict[bytes, PendingRequest] = {}
         self._prefix = f"_R_.{draw_digits(broker.secret_rng, _DIGITS)}.".encode()
         self._tail = f".{hash_digits(broker.server_name, 8)}.T".encode()
         self._look_ns = 0
@@ -216,7 +216,7 @@ class Responses:
         """Return whether a subject is one for responses to this account's services."""
         return subject.startswith(self._prefix)
 
-    def get(self, subject: bytes) -> Waiting | None:
+    def get(self, subject: bytes) -> PendingRequest | None:
         """Return who waits for a response on `subject`."""
         return self._by_subject.get(subject)
 
@@ -227,14 +227,14 @@ class Responses:
         service: tuple[str, str],
         export: ServiceExport,
         measured: bool = False,
-    ) -> Waiting:
+    ) -> PendingRequest:
         """Return a new subject for the responses to a request; they go to `reply` in the requester's account."""
         broker = self._account.broker
         if len(self._by_subject) >= MAX_WAITING:
             self.give_up(next(iter(self._by_subject.values())), TIMEOUT)
         subject = self._prefix + draw_digits(broker.secret_rng, _DIGITS).encode() + (self._tail if measured else b"")
         now_ns = broker.clock.monotonic_ns()
-        waiting = self._by_subject[subject] = Waiting(subject, requester, reply, service, export, now_ns)
+        waiting = self._by_subject[subject] = PendingRequest(subject, requester, reply, service, export, now_ns)
         if not self._look_ns:
             self._look_ns = now_ns + export.response_threshold_ns
         requester.awaited.add(waiting, self)
@@ -270,12 +270,12 @@ class Responses:
             waiting.since_ns = exporter.broker.clock.monotonic_ns()
         return None if taken or origin is not None else False
 
-    def _way_back(self, waiting: Waiting, reply: bytes) -> Waiting:
+    def _way_back(self, waiting: PendingRequest, reply: bytes) -> PendingRequest:
         """Return where the requester answers a response that has a reply of its own."""
         responses = waiting.requester.responses
         return responses.expect(self._imports, reply, waiting.service, waiting.export)
 
-    def _measure(self, waiting: Waiting, origin: Session | None) -> None:
+    def _measure(self, waiting: PendingRequest, origin: Session | None) -> None:
         sample, waiting.sample = waiting.sample, None
         if sample is not None and origin is not None:
             exporter = self._account
@@ -283,7 +283,7 @@ class Responses:
                 exporter, sample, requester_info(exporter.broker.server_name, exporter.name, origin, detailed=True)
             )
 
-    def give_up(self, waiting: Waiting, why: tuple[int, str]) -> None:
+    def give_up(self, waiting: PendingRequest, why: tuple[int, str]) -> None:
         """Stop waiting; no-op if already ended."""
         if self._by_subject.pop(waiting.subject, None) is None:
             return
@@ -292,7 +292,7 @@ class Responses:
         if sample is not None:
             publish_failure(self._account, sample, why)
 
-    def unheard(self, waiting: Waiting) -> None:
+    def unheard(self, waiting: PendingRequest) -> None:
         """Drop a pending request: the reply has no subscriber."""
         self.give_up(waiting, INTEREST_LOST)
 

@@ -54,7 +54,7 @@ Trace = dict[str, list[str]]
 """Headers that made a request be measured, with Go's spelling of their keys."""
 
 
-class ServiceLatency(Model):
+class LatencyMetric(Model):
     """The metric, keys in nats-server's order; times in ns."""
 
     type: str = field(default_factory=lambda: TYPE)
@@ -85,7 +85,7 @@ class Sample(msgspec.Struct, frozen=True):
 def publish_failure(exporter: Account, sample: Sample, status: tuple[int, str]) -> None:
     """Publish that a measured request came to nothing."""
     begin_ns = sample.start_ns - sample.requestor.rtt
-    metric = ServiceLatency(
+    metric = LatencyMetric(
         status=status[0], description=status[1], requestor=sample.requestor, header=sample.trace,
         start=format_time(begin_ns),
     )  # fmt: skip
@@ -98,7 +98,7 @@ def publish_success(exporter: Account, sample: Sample, responder: ClientInfo) ->
     passed_ns = broker.clock.now_ns() - sample.start_ns
     asked_rtt, answered_rtt = sample.requestor.rtt, responder.rtt
     system_ns = max(broker.clock.now_ns() - sample.start_ns - passed_ns, 0) if answered_rtt else 0
-    metric = ServiceLatency(
+    metric = LatencyMetric(
         status=200,
         requestor=sample.requestor,
         responder=responder,
@@ -111,7 +111,7 @@ def publish_success(exporter: Account, sample: Sample, responder: ClientInfo) ->
     _publish(exporter, sample, metric)
 
 
-def _publish(exporter: Account, sample: Sample, metric: ServiceLatency) -> None:
+def _publish(exporter: Account, sample: Sample, metric: LatencyMetric) -> None:
     broker = exporter.broker
     metric.id = draw_digits(broker.rng, _ID_DIGITS)
     metric.timestamp = format_time(broker.clock.now_ns())

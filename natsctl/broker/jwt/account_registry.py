@@ -24,7 +24,7 @@ from natsctl.api.jwt_validation import CHECKED_AT_ONCE, account_checks, time_fau
 from natsctl.api.model import Confidential
 from natsctl.api.subject_index import Steps, finish
 from natsctl.api.units import SECOND
-from natsctl.broker.auth.permissions import Permissions
+from natsctl.broker.auth.permissions import SubjectPermissions
 from natsctl.broker.imports.account_config import AccountConfig
 from natsctl.broker.jwt.account_setup import ExportIndex, account_config, imports_in_effect
 from natsctl.broker.ordered_jobs import OrderedJobs
@@ -54,7 +54,7 @@ class AccountStoreError(Exception):
     """A store failed; the text has the reason."""
 
 
-class Store(Resolver, Protocol):
+class JwtStore(Resolver, Protocol):
     @property
     def full(self) -> bool:
         """True if it keeps every account, False if only accounts in use."""
@@ -149,7 +149,7 @@ class ActiveAccount:
         self.signers: dict[str, UserScope | None] = claims.signers()
         if not strict:
             self.signers[claims.sub] = None
-        self.permissions: dict[str, Permissions | None] = {}
+        self.permissions: dict[str, SubjectPermissions | None] = {}
         """Permissions that users share: the default ones ("") and those of the templates of signing keys."""
         self.updated_s = now_s
         self.expired = 0 < claims.exp <= now_s

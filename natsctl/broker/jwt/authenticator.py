@@ -20,7 +20,7 @@ from natsctl.api.jwt_token import JwtError, ProxyRequiredError
 from natsctl.api.jwt_validation import time_faults, user_faults
 from natsctl.api.subject_index import Steps, finish
 from natsctl.api.units import SECOND
-from natsctl.broker.auth.credentials import Answer, Credentials, DecidedLater, Delegation, Grant, Pending, Refusal
+from natsctl.broker.auth.credentials import Answer, Credentials, DecidedLater, Delegation, Grant, LoginRefusal, Pending
 from natsctl.broker.broker import Broker
 from natsctl.broker.imports.account_config import UNLIMITED, AccountConfig, limit_of
 from natsctl.broker.jwt.account_registry import AccountRegistry, ActiveAccount, RemoteResolver, Resolver, Trust
@@ -83,7 +83,7 @@ class JwtAuthenticator:
         wanted = (pinned is None or account in pinned) and self.book.needs_fetch(account, credentials.now_ns)
         return account if wanted else ""
 
-    def _answer_in_steps(self, credentials: Credentials, deciding: Steps[Grant | Refusal | Delegation]) -> Answer:
+    def _answer_in_steps(self, credentials: Credentials, deciding: Steps[Grant | LoginRefusal | Delegation]) -> Answer:
         """Return the answer, or a pending one if that takes long or has to wait for changes of accounts."""
         later = DecidedLater()
 
@@ -93,17 +93,17 @@ class JwtAuthenticator:
         self.book.jobs.run(job())
         return later.answer or Pending(partial(self._decide_now, credentials), decided=later)
 
-    def _decide_now(self, credentials: Credentials) -> Grant | Refusal | Delegation:
+    def _decide_now(self, credentials: Credentials) -> Grant | LoginRefusal | Delegation:
         """Return the answer by the accounts that are alive."""
         if self.book.is_active(self.user_claims(credentials.options.jwt or self.trust.sentinel).account):
             return finish(self._decide(credentials))
-        return Refusal("account missing")
+        return LoginRefusal("account missing")
 
     def _fetched(self, credentials: Credentials, result: Any) -> Answer:
         """Decide with the accounts that were fetched."""
         return self._answer_in_steps(credentials, self._decide_with(credentials, result))
 
-    def _decide_with(self, credentials: Credentials, fetched: Any) -> Steps[Grant | Refusal | Delegation]:
+    def _decide_with(self, credentials: Credentials, fetched: Any) -> Steps[Grant | LoginRefusal | Delegation]:
         assert self.remote is not None
         self.remote.take(fetched)
         try:
@@ -111,7 +111,7 @@ class JwtAuthenticator:
             yield from self._revive(account, credentials.now_ns)
             return (yield from self._decide(credentials))
         except JwtError as fault:
-            return Refusal(str(fault))
+            return LoginRefusal(str(fault))
         finally:
             self.remote.take(None)
 
@@ -121,13 +121,13 @@ class JwtAuthenticator:
         if held is not None and not held.token and token:
             yield from self.book.update(account, token, now_ns)
 
-    def _decide(self, credentials: Credentials) -> Steps[Grant | Refusal | Delegation]:
+    def _decide(self, credentials: Credentials) -> Steps[Grant | LoginRefusal | Delegation]:
         try:
             return (yield from self._answer(credentials))
         except ProxyRequiredError as fault:
-            return Refusal(str(fault), reason=CloseReason.PROXY_REQUIRED)
+            return LoginRefusal(str(fault), reason=CloseReason.PROXY_REQUIRED)
         except JwtError as fault:
-            return Refusal(str(fault))
+            return LoginRefusal(str(fault))
 
     def still_holds(self, grant: Grant, credentials: Credentials) -> bool:
         """Return whether the client would be accepted as the same user now."""
@@ -156,7 +156,7 @@ class JwtAuthenticator:
         held = self.book.get(user.account)
         return held is not None and not held.expired and user.iss in held.signers and not held.claims.revokes(user)
 
-    def _answer(self, credentials: Credentials) -> Steps[Grant | Refusal | Delegation]:
+    def _answer(self, credentials: Credentials) -> Steps[Grant | LoginRefusal | Delegation]:
         token = credentials.options.jwt
         try:
             user = self.user_claims(token)
@@ -181,7 +181,7 @@ class JwtAuthenticator:
             raise
         except JwtError as fault:
             cause = None if user.sub in external else NOT_MAPPED if is_leaf(credentials) else ""
-            return Refusal(str(fault), account=held.name, cause=cause)
+            return LoginRefusal(str(fault), account=held.name, cause=cause)
         if user.sub in external:
             return without_callout(grant)
         entered = "" if is_leaf(credentials) else held.name

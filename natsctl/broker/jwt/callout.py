@@ -24,16 +24,16 @@ from natsctl.api.jwt_claims import AuthorizationResponseClaims, UserClaims, User
 from natsctl.api.jwt_token import JwtError
 from natsctl.api.subject_index import Steps
 from natsctl.broker.auth.credentials import (
+    AccountPlacement,
     CalloutError,
     ConnectOptions,
     Credentials,
     Delegation,
     Grant,
+    LoginRefusal,
     Pending,
-    Placement,
-    Refusal,
 )
-from natsctl.broker.auth.permissions import Permissions, SubjectRules
+from natsctl.broker.auth.permissions import SubjectPermissions, SubjectRules
 from natsctl.broker.auth.static_auth import StaticAuthenticator, User
 from natsctl.broker.imports.account_config import GLOBAL_ACCOUNT
 from natsctl.broker.jwt.account_registry import AccountRegistry, ActiveAccount
@@ -61,7 +61,7 @@ class CalloutSettings(msgspec.Struct, frozen=True):
 
 def without_callout(grant: Grant) -> Grant:
     """Return a grant that may not publish requests of callouts: those are the server's."""
-    given = grant.permissions or Permissions()
+    given = grant.permissions or SubjectPermissions()
     if CALLOUT_SUBJECT in given.publish.deny:
         return grant
     publish = SubjectRules(given.publish.allow, (*given.publish.deny, CALLOUT_SUBJECT))
@@ -99,7 +99,7 @@ class ConfiguredTerms:
         if response.iss != self._settings.issuer:
             raise CalloutError(UNKNOWN_SIGNER)
 
-    def place(self, user: UserClaims, now_ns: int) -> Steps[Placement]:
+    def place(self, user: UserClaims, now_ns: int) -> Steps[AccountPlacement]:
         """Return the account that the audience of a user's JWT names; raises CalloutError."""
         asked, issuer = go_quote(self.account), self._settings.issuer
         if user.nats.issuer_account:
@@ -112,7 +112,7 @@ class ConfiguredTerms:
         if not self._exists(user.aud):
             raise CalloutError(_no_account(user.aud, self.account, "account missing"))
         yield 1
-        return Placement(user.aud, user.nats, permissions_of(user.nats), user.aud)
+        return AccountPlacement(user.aud, user.nats, permissions_of(user.nats), user.aud)
 
 
 class OperatedTerms:
@@ -148,7 +148,7 @@ class OperatedTerms:
         if response.iss != account and response.iss not in self._held.signers:
             raise CalloutError(UNKNOWN_SIGNER)
 
-    def place(self, user: UserClaims, now_ns: int) -> Steps[Placement]:
+    def place(self, user: UserClaims, now_ns: int) -> Steps[AccountPlacement]:
         """Return the account that has signed a user's JWT; raises CalloutError."""
         account = self.account
         if user.account != account and not self._may_assign(user.account):
@@ -162,7 +162,7 @@ class OperatedTerms:
             raise CalloutError(_no_account(user.account, account, str(fault))) from None
         rules = yield from _rules(user, held)
         issuer = user.iss if user.nats.issuer_account else held.name
-        return Placement(held.name, rules, permissions_under(rules, user, held), issuer)
+        return AccountPlacement(held.name, rules, permissions_under(rules, user, held), issuer)
 
     def _may_assign(self, account: str) -> bool:
         allowed = self._held.claims.nats.authorization.allowed_accounts
@@ -220,10 +220,10 @@ class CalloutAuthenticator:
         found = self._known.default if self._known is not None else None
         return found if found is not None and not self._delegates(found.account) else None
 
-    def authenticate(self, credentials: Credentials) -> Grant | Refusal | Pending | Delegation:
+    def authenticate(self, credentials: Credentials) -> Grant | LoginRefusal | Pending | Delegation:
         """Return a known user's grant or refusal, or the delegation to the service."""
         if self._known is None:
-            return self._judged(Refusal("no users"), None, credentials.options, credentials)
+            return self._judged(LoginRefusal("no users"), None, credentials.options, credentials)
         user, options = self._known.find(credentials)
         answer = self._known.authenticate(credentials)
         if not isinstance(answer, Pending):
@@ -236,21 +236,21 @@ class CalloutAuthenticator:
 
     def _compared(
         self, pending: Pending, user: User, options: ConnectOptions, credentials: Credentials
-    ) -> Grant | Refusal | Delegation:
+    ) -> Grant | LoginRefusal | Delegation:
         answer = pending.work()
         assert not isinstance(answer, Delegation)
         return self._judged(answer, user, options, credentials)
 
     def _judged(
-        self, answer: Grant | Refusal, user: User | None, options: ConnectOptions, credentials: Credentials
-    ) -> Grant | Refusal | Delegation:
+        self, answer: Grant | LoginRefusal, user: User | None, options: ConnectOptions, credentials: Credentials
+    ) -> Grant | LoginRefusal | Delegation:
         """Return the meaning of the answer about a configured user if a service decides about the others."""
         settings = self._settings
         account = answer.account if isinstance(answer, Grant) else GLOBAL_ACCOUNT
         if not is_leaf(credentials) and not self._delegates(account):
             return answer
         if user is not None and user.identity in settings.auth_users:
-            if isinstance(answer, Refusal):
+            if isinstance(answer, LoginRefusal):
                 return replace(answer, account=settings.account)
             return without_callout(answer) if answer.account == settings.account else answer
         entered = answer.account if isinstance(answer, Grant) and not is_leaf(credentials) else ""

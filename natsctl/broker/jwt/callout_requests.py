@@ -35,7 +35,7 @@ from natsctl.api.jwt_validation import CHECKED_AT_ONCE, may_connect_for_ns, resp
 from natsctl.api.nkey_pairs import NONCE_BYTES, SEED_BYTES, CurvePair, SealError, SigningPair, public_text
 from natsctl.api.subject_index import Steps
 from natsctl.api.units import SECOND
-from natsctl.broker.auth.credentials import CalloutError, Delegation, Grant, Placement, Refusal
+from natsctl.broker.auth.credentials import AccountPlacement, CalloutError, Delegation, Grant, LoginRefusal
 from natsctl.broker.info import client_kind
 from natsctl.broker.jwt.callout import CALLOUT_SUBJECT, without_callout
 from natsctl.broker.jwt.user_grant import end_ns, known_types
@@ -169,7 +169,7 @@ class Callouts:
             question = self._take(session)
             if question is not None:
                 account, came = question.delegation.terms.account, question.delegation.came
-                session.login.decide(Refusal("no response in time", account=account, cause="", came=came))
+                session.login.decide(LoginRefusal("no response in time", account=account, cause="", came=came))
                 self._broker.log_warning(
                     f"Authorization callout response not received in time on account {go_quote(account)}"
                 )
@@ -182,7 +182,7 @@ class Callouts:
         text = text[:1].upper() + text[1:]
         reason = CloseReason.PROXY_REQUIRED if proxy else CloseReason.AUTHENTICATION_VIOLATION
         account, came = delegation.terms.account, delegation.came
-        session.login.decide(Refusal(text, reason=reason, account=account, cause=text, came=came))
+        session.login.decide(LoginRefusal(text, reason=reason, account=account, cause=text, came=came))
         self._broker.log_warning(text)
 
     # --- responses
@@ -283,7 +283,7 @@ def _waits(session: Session, question: _Question) -> bool:
     return session.close_reason is None and session.login.pending is question.delegation
 
 
-def _check_connection_type(session: Session, place: Placement, account: str) -> None:
+def _check_connection_type(session: Session, place: AccountPlacement, account: str) -> None:
     """Raise CalloutError where the user may not use this kind of connection."""
     named = place.rules.allowed_connection_types
     if not named:
@@ -295,7 +295,7 @@ def _check_connection_type(session: Session, place: Placement, account: str) -> 
         raise CalloutError(f"authorized user on account {account} not allowed to use connection type")
 
 
-def _grant_of(user: UserClaims, place: Placement, delegation: Delegation, expires_ns: int) -> Grant:
+def _grant_of(user: UserClaims, place: AccountPlacement, delegation: Delegation, expires_ns: int) -> Grant:
     """Return the grant of a user; like nats-server, with the limits of the account and none of the JWT's."""
     shown = delegation.connect
     grant = Grant(

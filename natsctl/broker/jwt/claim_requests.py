@@ -25,7 +25,7 @@ from natsctl.api.units import SECOND
 from natsctl.broker.broker import Broker
 from natsctl.broker.imports.mappings import MAPPING_COST
 from natsctl.broker.info import server_info
-from natsctl.broker.jwt.account_registry import INVALID, AccountRegistry, AccountStoreError, Store
+from natsctl.broker.jwt.account_registry import INVALID, AccountRegistry, AccountStoreError, JwtStore
 from natsctl.broker.session import Session
 
 DIGEST_BYTES: Final = 32
@@ -44,7 +44,9 @@ Answerer = Callable[[str, bytes, bytes], Steps[None]]
 class ClaimRequests:
     """Handlers of one broker's system account for requests about account JWTs."""
 
-    def __init__(self, broker: Broker, book: AccountRegistry, store: Store | None, note: Callable[[str], None]) -> None:
+    def __init__(
+        self, broker: Broker, book: AccountRegistry, store: JwtStore | None, note: Callable[[str], None]
+    ) -> None:
         """Register the handlers; `note` logs a sentence for the operator."""
         self._broker = broker
         self._book = book
@@ -143,7 +145,7 @@ class ClaimRequests:
         else:
             yield from self._keep(store, reply, claims, token, failed)
 
-    def _keep(self, store: Store, reply: bytes, claims: AccountClaims, token: str, failed: str) -> Steps[None]:
+    def _keep(self, store: JwtStore, reply: bytes, claims: AccountClaims, token: str, failed: str) -> Steps[None]:
         account = claims.sub
         try:
             if store.save(account, token):

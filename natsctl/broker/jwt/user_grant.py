@@ -32,7 +32,7 @@ from natsctl.api.subjects import is_valid_subject
 from natsctl.api.units import SECOND
 from natsctl.broker.auth.credentials import Credentials, Grant
 from natsctl.broker.auth.permissions import RESPONSE_EXPIRES_NS, ResponseRule, SubjectRules
-from natsctl.broker.auth.permissions import Permissions as BrokerPermissions
+from natsctl.broker.auth.permissions import SubjectPermissions as BrokerPermissions
 from natsctl.broker.auth.static_auth import CONNECTION_TYPES
 from natsctl.broker.imports.account_config import limit_of
 from natsctl.broker.jwt.account_registry import ActiveAccount

@@ -22,7 +22,7 @@ from natsctl.broker.auth.credentials import (
     ConnectOptions,
     Credentials,
     Grant,
-    Refusal,
+    LoginRefusal,
     parse_connect,
     proxy_of,
 )
@@ -56,10 +56,10 @@ class LinkLogin(Login):
         """Apply an authenticator's answer, or wait for it."""
         self._follow(answer)
 
-    def _answered(self, answer: Grant | Refusal) -> None:
+    def _answered(self, answer: Grant | LoginRefusal) -> None:
         self._link.answered(answer)
 
-    def refuse(self, refusal: Refusal) -> None:
+    def refuse(self, refusal: LoginRefusal) -> None:
         """Close the connection and say why."""
         self._link.refuse(refusal)
 
@@ -149,10 +149,10 @@ class AcceptedLink(LeafLink):
             proxy = proxy_of(options, self._nonce, self.broker.options.trusted_proxies)
             self.login.proxy = proxy if isinstance(proxy, str) else ""
             self._shown = self._credentials(options)
-            self.login.ask(proxy if isinstance(proxy, Refusal) else self.authenticate())
+            self.login.ask(proxy if isinstance(proxy, LoginRefusal) else self.authenticate())
 
-    def answered(self, answer: Grant | Refusal) -> None:
-        if isinstance(answer, Refusal):
+    def answered(self, answer: Grant | LoginRefusal) -> None:
+        if isinstance(answer, LoginRefusal):
             self.refuse(answer)
         elif self._is_welcome(self._connect):
             self._admit(answer, self._connect)
@@ -168,7 +168,7 @@ class AcceptedLink(LeafLink):
 
     def authenticate(self) -> Answer:
         """Return the answer to the credentials that were shown."""
-        return self._leafs.authenticate(self._shown) if self._shown is not None else Refusal()
+        return self._leafs.authenticate(self._shown) if self._shown is not None else LoginRefusal()
 
     def still_holds(self) -> bool:
         """Return whether the login would get the same grant after users have changed."""
@@ -193,7 +193,7 @@ class AcceptedLink(LeafLink):
         else:
             super()._late()
 
-    def refuse(self, refusal: Refusal) -> None:
+    def refuse(self, refusal: LoginRefusal) -> None:
         """Close the connection, and log the refused user."""
         user = self._shown.options.user if self._shown is not None else ""
         shown = f" - User {go_quote(user)}" if user else ""

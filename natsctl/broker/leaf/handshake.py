@@ -62,7 +62,7 @@ class LeafInfo(msgspec.Struct, omit_defaults=True, kw_only=True):
     leafnode_urls: list[str] | None = None
 
 
-class PeerInfo(msgspec.Struct, kw_only=True):
+class LeafPeerInfo(msgspec.Struct, kw_only=True):
     """Fields of the other side's INFO that are read."""
 
     server_id: str = ""

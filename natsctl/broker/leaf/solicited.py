@@ -16,7 +16,7 @@ from natsctl.broker.leaf.accepted import RESERVED_CLUSTER, keep_domains_apart
 from natsctl.broker.leaf.handshake import (
     PROTOCOL,
     LeafConnect,
-    PeerInfo,
+    LeafPeerInfo,
     RemoteCredentialsError,
     RemoteOptions,
     SubjectLists,
@@ -78,7 +78,7 @@ class SolicitedLink(LeafLink):
         self.close(CloseReason.STALE_CONNECTION, "Stale Leaf Node Connection - Closing")
 
     def _take_info(self, body: bytes) -> None:
-        info = parse_body(body, PeerInfo)
+        info = parse_body(body, LeafPeerInfo)
         if info is None:
             self.close(CloseReason.PROTOCOL_VIOLATION)
             return
@@ -89,7 +89,7 @@ class SolicitedLink(LeafLink):
         else:
             self._later_info(info)
 
-    def _first_info(self, info: PeerInfo) -> None:
+    def _first_info(self, info: LeafPeerInfo) -> None:
         if not info.client_id or not (info.leafnode_urls or info.info_on_connect):
             self._leafs.log.error(f"{self.label} - attempted to connect to wrong port")
             self.close(CloseReason.WRONG_PORT)
@@ -129,9 +129,9 @@ class SolicitedLink(LeafLink):
         self.wants_tls = False
         self._secured = True
         self._reader = LeafParser(leaf_limits(self.broker.options.limits))  # drops data received in clear text
-        self._connect(PeerInfo(info_on_connect=True))
+        self._connect(LeafPeerInfo(info_on_connect=True))
 
-    def _connect(self, info: PeerInfo) -> None:
+    def _connect(self, info: LeafPeerInfo) -> None:
         """Send CONNECT with this side's name and credentials."""
         leafs, remote = self._leafs, self._remote
         try:
@@ -164,14 +164,14 @@ class SolicitedLink(LeafLink):
         if not info.info_on_connect:
             self._finish()
 
-    def _later_info(self, info: PeerInfo) -> None:
+    def _later_info(self, info: LeafPeerInfo) -> None:
         if info.import_ is not None or info.export is not None:
             self._hold_to(info)
         self.remote_account = info.remote_account or self.remote_account
         if info.connect_info and not self._registered:
             self._finish()
 
-    def _hold_to(self, info: PeerInfo) -> None:
+    def _hold_to(self, info: LeafPeerInfo) -> None:
         """Apply the other side's permissions in addition to those of this side."""
         rules, remote = self.rules, self._remote
         for direction, lists, mine in (

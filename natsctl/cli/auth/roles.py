@@ -20,10 +20,10 @@ from natsctl.cli.framework.flags import (
     SWITCH,
     TEXT,
     Flag,
+    FlagKind,
     Force,
     Given,
     Json,
-    Kind,
     flagged,
 )
 from natsctl.cli.framework.parameters import Argument, Option
@@ -60,7 +60,7 @@ SCOPE: Final = (
     Flag("--locale", TEXT.named("ZONE"), "times_location", "time zone of the users"),
     Flag(
         "--connection",
-        Kind("|".join(CONNECTION_TYPES), _connections, repeated=True, gather=_together),
+        FlagKind("|".join(CONNECTION_TYPES), _connections, repeated=True, gather=_together),
         "allowed_connection_types",
         "kinds of connections that are allowed",
     ),

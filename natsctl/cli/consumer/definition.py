@@ -42,11 +42,11 @@ from natsctl.cli.framework.flags import (
     ConsumerName,
     Defaults,
     Flag,
+    FlagKind,
     Force,
     Given,
     IfNotExists,
     Json,
-    Kind,
     Output,
     StreamName,
     Validate,
@@ -174,11 +174,11 @@ def _nothing(config: Config, value: object) -> None:
 
 
 ACK = choice("explicit", "all", "none", "flow_control")
-DELIVER = Kind("all|new|last|subject|SEQ|TIME|DURATION", read_deliver)
-SAMPLE = Kind("PERCENT", _sample)
-UNTIL = Kind("TIME|DURATION", lambda text: format_time(read_moment(text)))
-TARGET = Kind("SUBJECT", _read_target)
-BACKOFF = Kind("linear|none|DURATION[,DURATION]", _read_backoff)
+DELIVER = FlagKind("all|new|last|subject|SEQ|TIME|DURATION", read_deliver)
+SAMPLE = FlagKind("PERCENT", _sample)
+UNTIL = FlagKind("TIME|DURATION", lambda text: format_time(read_moment(text)))
+TARGET = FlagKind("SUBJECT", _read_target)
+BACKOFF = FlagKind("linear|none|DURATION[,DURATION]", _read_backoff)
 
 CONSUMER_FLAGS: tuple[Flag, ...] = (
     Flag("--ack", ACK, "ack_policy", "ack policy", edit=False, default="explicit; none when pushed"),

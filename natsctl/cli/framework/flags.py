@@ -32,7 +32,7 @@ LARGEST_MESSAGE_BYTES = 2**31 - 1
 """The largest `max_msg_size`: a signed number of 32 bits on the server."""
 
 
-class Kind(NamedTuple):
+class FlagKind(NamedTuple):
     """Kind of a flag: how its text becomes one wire value."""
 
     metavar: str
@@ -44,7 +44,7 @@ class Kind(NamedTuple):
     negates: bool = True
     """Whether a switch has a `--no-` form too."""
 
-    def named(self, metavar: str) -> "Kind":
+    def named(self, metavar: str) -> "FlagKind":
         return self._replace(metavar=metavar)
 
 
@@ -116,25 +116,25 @@ def _source(text: str) -> Config:
     return dict(source)
 
 
-TEXT = Kind("TEXT", str)
-SUBJECT = Kind("SUBJECT", str)
-SUBJECTS = Kind("SUBJECT[,SUBJECT]", _words, repeated=True, gather=_flat)
-WORDS = Kind("NAME[,NAME]", _words, repeated=True, gather=_flat)
-SOME_SUBJECTS = Kind("SUBJECT[,SUBJECT]", _words, repeated=True, gather=_some)
-WHOLE = Kind("N", _whole)
-LIMIT = Kind("N", _limit)
-COUNT = Kind("N", _count)
-SIZE = Kind("SIZE", parse_size)
-MESSAGE_SIZE = Kind("SIZE", _message_size)
-DURATION = Kind("DURATION", _duration)
-SWITCH = Kind("", bool, switch=True)
-ON = Kind("", bool, switch=True, negates=False)
-PAIRS = Kind("KEY=VALUE", _pair, repeated=True, gather=dict)
-SOURCE = Kind("NAME|JSON", _source)
-SOURCES = Kind("NAME|JSON", _source, repeated=True, gather=list)
+TEXT = FlagKind("TEXT", str)
+SUBJECT = FlagKind("SUBJECT", str)
+SUBJECTS = FlagKind("SUBJECT[,SUBJECT]", _words, repeated=True, gather=_flat)
+WORDS = FlagKind("NAME[,NAME]", _words, repeated=True, gather=_flat)
+SOME_SUBJECTS = FlagKind("SUBJECT[,SUBJECT]", _words, repeated=True, gather=_some)
+WHOLE = FlagKind("N", _whole)
+LIMIT = FlagKind("N", _limit)
+COUNT = FlagKind("N", _count)
+SIZE = FlagKind("SIZE", parse_size)
+MESSAGE_SIZE = FlagKind("SIZE", _message_size)
+DURATION = FlagKind("DURATION", _duration)
+SWITCH = FlagKind("", bool, switch=True)
+ON = FlagKind("", bool, switch=True, negates=False)
+PAIRS = FlagKind("KEY=VALUE", _pair, repeated=True, gather=dict)
+SOURCE = FlagKind("NAME|JSON", _source)
+SOURCES = FlagKind("NAME|JSON", _source, repeated=True, gather=list)
 
 
-def choice(*words: str, **spelled: str) -> Kind:
+def choice(*words: str, **spelled: str) -> FlagKind:
     """Return a kind that accepts one of `words`, or a name in `spelled` for its wire value, in any case."""
     values = {**{word: word for word in words}, **spelled}
 
@@ -143,7 +143,7 @@ def choice(*words: str, **spelled: str) -> Kind:
             raise ValueError(f"expected one of {', '.join(values)}, not {text!r}")
         return values[text.lower()]
 
-    return Kind("|".join(words), read)
+    return FlagKind("|".join(words), read)
 
 
 Place = Callable[[Config, Any], None]
@@ -153,7 +153,7 @@ class Flag(NamedTuple):
     """One row: the flag, its target (a dotted field, or a function that places it), and where it is offered."""
 
     name: str
-    kind: Kind
+    kind: FlagKind
     to: str | Place
     help: str
     add: bool = True

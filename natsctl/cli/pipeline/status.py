@@ -17,7 +17,7 @@ from natsctl.cli.pipeline.projects import Pipeline, chosen_project, known_pipeli
 
 if TYPE_CHECKING:
     from natsctl.cli.pipeline.answers import FlowStatus, Status
-    from natsctl.spark.pipeline.checkpoints import Progress
+    from natsctl.spark.pipeline.checkpoints import CheckpointProgress
     from natsctl.spark.pipeline.project import Project
     from natsctl.spark.pipeline.run_record import Event, FlowRecord
 
@@ -105,7 +105,7 @@ def _of_checkpoint(session: Session, checkpoint: str) -> Status:
     return Status(Path(folder).name, str(folder.absolute()), state, 0, 0.0, 0, 0, moment(progress.done_ns), "", flows)
 
 
-def _flows(session: Session, progress: list[Progress], records: dict[str, FlowRecord]) -> list[FlowStatus]:
+def _flows(session: Session, progress: list[CheckpointProgress], records: dict[str, FlowRecord]) -> list[FlowStatus]:
     """Return every flow that has a checkpoint, with the server's state of its streams."""
     from natsctl.cli.pipeline.answers import ConsumerStatus, FlowStatus, StreamStatus
     from natsctl.cli.spark_work import server_options

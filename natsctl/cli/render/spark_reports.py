@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from natsctl.cli.spark import SparkServer, WarmStart
     from natsctl.spark.pipeline.run_record import Event
     from natsctl.spark.session.doctor import Checkup
-    from natsctl.spark.sql_queries import Result
+    from natsctl.spark.sql_queries import QueryResult
     from natsctl.spark.stream_report import DeepReport, Repeats
 
 
@@ -133,7 +133,7 @@ LONGEST_CELL = 1000
 """Letters of a value that a table shows; payloads may be of any length."""
 
 
-def render_result(result: Result) -> Table:
+def render_result(result: QueryResult) -> Table:
     from natsctl.spark.sql_queries import shown, unique
 
     columns = unique(result.columns)
@@ -148,7 +148,7 @@ def _cut(text: str) -> str:
     return text if len(text) <= LONGEST_CELL else f"{text[:LONGEST_CELL]}…"
 
 
-def csv_text(result: Result, harmless: Callable[[str], str] = str) -> str:
+def csv_text(result: QueryResult, harmless: Callable[[str], str] = str) -> str:
     """Return the rows as CSV with a line of names; `harmless` escapes values for a terminal."""
     from natsctl.spark.sql_queries import cell
 

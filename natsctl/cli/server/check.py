@@ -19,9 +19,9 @@ from natsctl.cli.framework.flags import (
     TEXT,
     WHOLE,
     Flag,
+    FlagKind,
     Given,
     Json,
-    Kind,
     choice,
     flagged,
 )
@@ -57,7 +57,7 @@ def _percent(text: str) -> float:
         raise ValueError(f"expected a percentage, not {text!r}") from None
 
 
-PERCENT = Kind("PERCENT", _percent)
+PERCENT = FlagKind("PERCENT", _percent)
 FORMATS = ("nagios", "json", "prometheus", "text")
 OUT = (
     Flag("--format", choice(*FORMATS), "format", "format of the result", default="nagios"),
@@ -66,11 +66,11 @@ OUT = (
 )
 
 
-def flags(kind: Kind, *names: tuple[str, str], default: str = "") -> tuple[Flag, ...]:
+def flags(kind: FlagKind, *names: tuple[str, str], default: str = "") -> tuple[Flag, ...]:
     return tuple(Flag(f"--{name}", kind, name, help, default=default) for name, help in names)
 
 
-def thresholds(kind: Kind, *names: tuple[str, str]) -> tuple[Flag, ...]:
+def thresholds(kind: FlagKind, *names: tuple[str, str]) -> tuple[Flag, ...]:
     """Return the flags `NAME-warn` and `NAME-critical` for each pair of name and condition."""
     return tuple(
         flag

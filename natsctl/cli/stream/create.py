@@ -25,10 +25,10 @@ from natsctl.cli.framework.flags import (
     ConfigFile,
     Defaults,
     Flag,
+    FlagKind,
     Given,
     IfNotExists,
     Json,
-    Kind,
     Output,
     StreamName,
     Validate,
@@ -115,7 +115,7 @@ def _taken_by(session: Session, wanted: Config) -> str:
     return f"stored already by {', '.join(found)}" if found else "natsctl stream ls shows which streams there are"
 
 
-AGE = Kind("DURATION", lambda text: max(0, int(DURATION.read(text))))
+AGE = FlagKind("DURATION", lambda text: max(0, int(DURATION.read(text))))
 """A length of time, 0 for none."""
 
 

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from natsctl.client.backup.save import SavedStream
     from natsctl.client.backup.transfer import TransferProgress as Transferred
     from natsctl.client.manager import Manager
-    from natsctl.spark.files.file_export import Exported, Target
+    from natsctl.spark.files.file_export import Exported, FileTarget
     from natsctl.spark.files.file_import import Content
     from natsctl.spark.files.parquet_import import ParquetExport
 
@@ -284,7 +284,7 @@ class ExportForm(NamedTuple):
     ] = False
     force: Annotated[bool, Option("--force", "-f", "--yes", help="replace an existing export")] = False
 
-    def target(self, path: str) -> Target:
+    def target(self, path: str) -> FileTarget:
         """Return the destination and format of the messages. Raises UsageError."""
         from natsctl.spark.files.file_export import target_of
 

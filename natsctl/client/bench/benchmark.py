@@ -336,7 +336,7 @@ are ever changed by a later one."""
 class Preparation:
     """One request that a benchmark makes before it begins."""
 
-    endpoint: endpoints.Endpoint
+    endpoint: endpoints.ApiEndpoint
     tokens: tuple[str, ...]
     body: dict[str, Any] | None
     notice: str

@@ -377,7 +377,7 @@ V1_TOKENS = 9
 _CONTROL = 100
 
 
-class Delivered(NamedTuple):
+class DeliveredMessage(NamedTuple):
     """A message and its position in the stream: sequence, time of storing, number of pending messages."""
 
     message: Message
@@ -429,7 +429,7 @@ class OrderedReader:
     ) -> None:
         await self._end(leaving=True)
 
-    async def stored(self) -> AsyncIterator[Delivered]:
+    async def stored(self) -> AsyncIterator[DeliveredMessage]:
         """Yield the messages that existed at the start of reading, and their replacements meanwhile.
 
         A message that is replaced before it is sent comes as its successor, after the others, maybe a moment later. So
@@ -445,7 +445,7 @@ class OrderedReader:
             if not delivered.at.pending and number >= self.pending:
                 return
 
-    async def next(self, timeout_s: float | None = None) -> Delivered | None:
+    async def next(self, timeout_s: float | None = None) -> DeliveredMessage | None:
         """Return the next message, or None when none came in time.
 
         Raises the error that ends the reading, such as a removed stream.
@@ -458,7 +458,7 @@ class OrderedReader:
             if (delivered := await self.next()) is not None:
                 yield delivered.message
 
-    def now(self) -> Delivered | None:
+    def now(self) -> DeliveredMessage | None:
         """Return the next message if it has come already.
 
         Status messages, and messages out of order, are left to `next`.
@@ -473,7 +473,7 @@ class OrderedReader:
         self._held = message
         return None
 
-    async def _next(self, timeout_s: float | None, *, ends_idle: bool = False) -> Delivered | None:
+    async def _next(self, timeout_s: float | None, *, ends_idle: bool = False) -> DeliveredMessage | None:
         """Return the next message.
 
         None after the time, or with `ends_idle` when the server has nothing left to send.
@@ -514,7 +514,7 @@ class OrderedReader:
             await self._restart()
             return None
 
-    def _placed(self, message: Message) -> Delivered | None:
+    def _placed(self, message: Message) -> DeliveredMessage | None:
         """Return the message with its place, None if others before it are missing."""
         at = _place(message.reply)
         if at is None:
@@ -523,7 +523,7 @@ class OrderedReader:
             return None
         self._received = at.consumer_seq
         self._next_seq, self._last_ns = at.stream_seq + 1, at.ts_ns
-        return Delivered(message, at)
+        return DeliveredMessage(message, at)
 
     async def _control(self, message: Message) -> bool:
         """Answer flow control, and return whether the server reports that all was sent."""

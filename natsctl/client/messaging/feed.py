@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from natsctl.client.connection import Subscription
     from natsctl.client.manager import Manager
     from natsctl.client.message import Message
-    from natsctl.client.messaging.consumers import Delivered, OrderedReader
+    from natsctl.client.messaging.consumers import DeliveredMessage, OrderedReader
 
 
 class FeedReading(NamedTuple):
@@ -230,7 +230,7 @@ class StreamFeed(MessageFeed):
     async def next(self, timeout_s: float | None = None) -> Message | None:
         return None if self.ended else self._checked(await self._reader.next(timeout_s))
 
-    def _checked(self, delivered: Delivered | None) -> Message | None:
+    def _checked(self, delivered: DeliveredMessage | None) -> Message | None:
         if delivered is None:
             return None
         self.ended = self._to_end and delivered.at.pending == 0

@@ -43,7 +43,7 @@ MAX_LIMIT: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Instance:
+class TerraformInstance:
     """One resource, or one instance made by `count` or `for_each`; `address` is `TYPE.NAME["KEY"]`."""
 
     type: str
@@ -121,7 +121,7 @@ class Module:
             return list(found.values())
         return found if "for_each" in declared else found[""]
 
-    def instances(self) -> Iterator[Instance]:
+    def instances(self) -> Iterator[TerraformInstance]:
         """Return every JetStream resource, evaluated; those without a value are added to the faults."""
         for block in self.of("resource"):
             if len(block.labels) != 2 or block.labels[0] not in SCHEMAS:
@@ -135,7 +135,7 @@ class Module:
             for key, evaluator in rounds:
                 address = ".".join(block.labels) + _index(key)
                 body = self._body(block, evaluator, address)
-                yield Instance(block.labels[0], address, body, self._is_protected(block, evaluator))
+                yield TerraformInstance(block.labels[0], address, body, self._is_protected(block, evaluator))
 
     def _rounds(self, block: Block) -> list[tuple[Any, Evaluator]]:
         """Return the key of each instance of a resource, and the evaluator of its expressions.

@@ -24,7 +24,7 @@ from natsctl.desired.assets import (
     without_labels,
     without_server_made,
 )
-from natsctl.desired.terraform.configuration import SCHEMAS, Instance, Module, given_variables, passed_over
+from natsctl.desired.terraform.configuration import SCHEMAS, Module, TerraformInstance, given_variables, passed_over
 from natsctl.desired.terraform.hcl import Block, parse
 from natsctl.desired.terraform.hcl_json import SUFFIX, parse_json
 from natsctl.desired.terraform.provider import DELIVERIES, Body, Nested, Schema, filled
@@ -36,7 +36,7 @@ Config = dict[str, Any]
 Made = tuple[AssetKey, Config]
 
 
-def wanted_of(instance: Instance, faults: list[Fault], notes: list[str]) -> DesiredAsset | None:
+def wanted_of(instance: TerraformInstance, faults: list[Fault], notes: list[str]) -> DesiredAsset | None:
     """Return the asset of a resource; if it has faults, add them and return None."""
     before = len(faults)
     config = filled(instance.body, SCHEMAS[instance.type], faults)
@@ -158,7 +158,7 @@ def is_state(document: Any) -> bool:
     return isinstance(document, dict) and ("terraform_version" in document)
 
 
-def state_instances(document: Mapping[str, Any], file: str) -> Iterator[Instance]:
+def state_instances(document: Mapping[str, Any], file: str) -> Iterator[TerraformInstance]:
     """Return the JetStream resources of a state. Absent arguments have their default or zero there."""
     found = list(_shown(document)) or list(_stored(document))
     read = "planned_values" not in document
@@ -167,7 +167,7 @@ def state_instances(document: Mapping[str, Any], file: str) -> Iterator[Instance
             body = _body(values, SCHEMAS[kind], Location(file, 0, address))
             if read and kind == "jetstream_stream":
                 _in_seconds(body, "inactive_threshold")
-            yield Instance(kind, address, body)
+            yield TerraformInstance(kind, address, body)
 
 
 def _shown(document: Mapping[str, Any]) -> Iterator[tuple[str, str, Resource]]:
@@ -237,7 +237,7 @@ def read_terraform(
     """
     faults: list[Fault] = []
     notes: list[str] = []
-    instances: list[Instance] = []
+    instances: list[TerraformInstance] = []
     files: list[str] = []
     for found in _groups(paths):
         files += map(str, found)
@@ -280,7 +280,7 @@ def _from_module(
     variables: Sequence[str],
     variable_files: Sequence[str],
     faults: list[Fault],
-) -> tuple[list[Instance], list[str]]:
+) -> tuple[list[TerraformInstance], list[str]]:
     blocks: list[Block] = []
     for file in files:
         raw = read_bytes(file)
@@ -295,7 +295,7 @@ def _from_module(
     return list(module.instances()), passed_over(module)
 
 
-def _from_state(file: Path) -> tuple[list[Instance], list[str]]:
+def _from_state(file: Path) -> tuple[list[TerraformInstance], list[str]]:
     try:
         document = json.loads(read_bytes(file))
     except ValueError as error:
@@ -317,7 +317,9 @@ def read_bytes(file: Path) -> bytes:
     return raw
 
 
-def _collected(instances: Iterable[Instance], faults: list[Fault], notes: list[str]) -> dict[AssetKey, DesiredAsset]:
+def _collected(
+    instances: Iterable[TerraformInstance], faults: list[Fault], notes: list[str]
+) -> dict[AssetKey, DesiredAsset]:
     wanted: dict[AssetKey, DesiredAsset] = {}
     first: dict[AssetKey, Location] = {}
     for instance in instances:

@@ -25,7 +25,7 @@ from natsctl.api.advisories import ApiLimitReached
 from natsctl.api.answers import AccountPurgeAnswer, SystemAnswer, as_error
 from natsctl.api.catalogue import ApiError, error
 from natsctl.api.codec import encode
-from natsctl.api.endpoints import AdvisoryPolicy, BodyRule, Endpoint
+from natsctl.api.endpoints import AdvisoryPolicy, ApiEndpoint, BodyRule
 from natsctl.api.errors import ErrCode
 from natsctl.api.subjects import API_PREFIX
 from natsctl.api.times import format_time
@@ -382,7 +382,7 @@ def _checking(js: JetStreamAccount, request: ApiRequest) -> Steps[ApiError | Non
     return (yield from _decoding(js, endpoint, request))
 
 
-def _decoding(js: JetStreamAccount, endpoint: Endpoint, request: ApiRequest) -> Steps[ApiError | None]:
+def _decoding(js: JetStreamAccount, endpoint: ApiEndpoint, request: ApiRequest) -> Steps[ApiError | None]:
     rule, body = endpoint.body, request.body
     if rule is BodyRule.EMPTY:
         return None if is_absent(body) else error(ErrCode.NOT_EMPTY_REQUEST)

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from natsctl.api.advisories import ApiAudit, ClientInfo
 from natsctl.api.catalogue import ApiError, error
 from natsctl.api.codec import InvalidJSONError, decode_plain, decoding, encode
-from natsctl.api.endpoints import Endpoint
+from natsctl.api.endpoints import ApiEndpoint
 from natsctl.api.errors import ErrCode
 from natsctl.api.model import Model
 from natsctl.api.times import format_time
@@ -69,7 +69,7 @@ class ApiRequest:
 
     def __init__(
         self,
-        endpoint: Endpoint,
+        endpoint: ApiEndpoint,
         subject: str,
         tokens: list[str],
         body: bytes,

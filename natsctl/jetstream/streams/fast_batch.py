@@ -105,7 +105,7 @@ MAX_FLOW: Final = 500
 """Messages between two acks of all batches of a stream together."""
 
 
-class Stored(NamedTuple):
+class StoredRun(NamedTuple):
     """Messages of a batch, consecutive in it and in the stream, that are not durable yet."""
 
     seq: int
@@ -161,7 +161,7 @@ class FastBatches:
         self._now_ns = stream.engine.clock.monotonic_ns
         self._plain = False
         self._total = stream.engine.open_batches
-        self.waiting: deque[Stored] = deque()
+        self.waiting: deque[StoredRun] = deque()
 
     def __len__(self) -> int:
         return len(self._open)
@@ -269,7 +269,7 @@ class FastBatches:
             pipeline.acks.refuse(reply, outcome)
         else:
             batch.pending += 1
-            self.waiting.append(Stored(outcome, batch, control.seq, control.seq, reply, b""))
+            self.waiting.append(StoredRun(outcome, batch, control.seq, control.seq, reply, b""))
 
     def take_run(self, subject: bytes, run: PublishRun) -> None:
         """Accept messages without headers on one subject; consecutive plain appends are batched."""
@@ -299,7 +299,7 @@ class FastBatches:
             return
         batch.last = last
         batch.pending += len(run)
-        self.waiting.append(Stored(seq, batch, last - len(run) + 1, last, reply, head))
+        self.waiting.append(StoredRun(seq, batch, last - len(run) + 1, last, reply, head))
         self._touch(batch)
 
     def _over_gap(self, batch: FastBatch, control: Control, reply: bytes) -> bool:
@@ -360,7 +360,7 @@ class FastBatches:
             if stored.batch.open:
                 self._persisted(stored)
 
-    def _persisted(self, stored: Stored) -> None:
+    def _persisted(self, stored: StoredRun) -> None:
         """Send the flow acks that are due after some messages, and the batch's ack after its last."""
         batch = stored.batch
         while (due := max(batch.acked + batch.every, stored.first)) < stored.last:

@@ -1,8 +1,8 @@
 """The publish path of a stream: checks, sequence, limits, republish, and the ack once the message is durable.
 
-Theory of operation. `publish` and `publish_run` are the broker's handlers. A message that the stream's `Plan` lets
-through is only appended, and one tuple (sequence, subject, reply) goes into `_waiting`; a run of such messages is one
-append and one tuple. Every other message becomes a `PendingMessage` and goes through `take`: a batch may keep it,
+Theory of operation. `publish` and `publish_run` are the broker's handlers. A message that the stream's `PublishPlan`
+lets through is only appended, and one tuple (sequence, subject, reply) goes into `_waiting`; a run of such messages is
+one append and one tuple. Every other message becomes a `PendingMessage` and goes through `take`: a batch may keep it,
 `check_message` runs the checks in order, `store_checked` appends and informs the parts that keep data about messages
 (`_after_store`). When a commit ends, `committed` takes the durable prefix of `_waiting`, sends all its acks, and hands
 the same list to the consumers. With `persist_mode` async a commit ends when the messages are written: an ack then
@@ -121,7 +121,7 @@ _UNLIMITED: Final = 1 << 62
 _seq_of = itemgetter(0)
 
 
-class Plan(IntEnum):
+class PublishPlan(IntEnum):
     """What decides whether a stream stores a message."""
 
     PLAIN = 0
@@ -136,7 +136,7 @@ class Plan(IntEnum):
     """All checks."""
 
 
-DIRECT: Final = Plan.DIRECT
+DIRECT: Final = PublishPlan.DIRECT
 
 
 class PublishPipeline:
@@ -152,7 +152,7 @@ class PublishPipeline:
         self._waiting: list[Entry | RunEntry] = []
         self._after_store: list[Callable[[int, PendingMessage], None]] = []
         self._transform: SubjectMapping | None = None
-        self._plan = Plan.CHECKED
+        self._plan = PublishPlan.CHECKED
         self._max_payload = _UNLIMITED
         self._limits = limits
         self.acks = PublishAcks(stream)
@@ -180,18 +180,18 @@ class PublishPipeline:
             self._after_store.append(self.totals.stored)
         self._plan = self._find_plan()
 
-    def _find_plan(self) -> Plan:
+    def _find_plan(self) -> PublishPlan:
         config, usage = self._stream.config, self._stream.usage
         interest = config.retention is RetentionPolicy.INTEREST
         bounded = config.discard is DiscardPolicy.NEW and self._limits.any
         rewrites = self._transform is not None or config.allow_msg_counter or self.republish.active
         if config.sealed or usage.full or usage.limited or rewrites or (interest and bounded):
-            return Plan.CHECKED
+            return PublishPlan.CHECKED
         if interest or bounded:
-            return Plan.IF_WANTED if interest else Plan.BOUNDED
+            return PublishPlan.IF_WANTED if interest else PublishPlan.BOUNDED
         if config.duplicate_window or config.allow_rollup_hdrs or config.allow_msg_ttl:
-            return Plan.DIRECT
-        return Plan.DIRECT if config.subject_delete_marker_ttl or self._after_store else Plan.PLAIN
+            return PublishPlan.DIRECT
+        return PublishPlan.DIRECT if config.subject_delete_marker_ttl or self._after_store else PublishPlan.PLAIN
 
     def stop(self) -> None:
         """Drop the open batches."""
@@ -250,9 +250,9 @@ class PublishPipeline:
 
     def _accepts(self, subjects: Collection[bytes], payloads: Sequence[bytes]) -> bool:
         """Return whether messages without headers, on a stream with a plan above DIRECT, would only be stored."""
-        if self._plan is Plan.IF_WANTED:
+        if self._plan is PublishPlan.IF_WANTED:
             return not any(map(self._stream.retention.refuses, subjects))
-        return self._plan is Plan.BOUNDED and self._limits.has_room(max(subjects, key=len), payloads)
+        return self._plan is PublishPlan.BOUNDED and self._limits.has_room(max(subjects, key=len), payloads)
 
     def store_run(self, subject: bytes, run: PublishRun, *, acked: bool = True) -> ApiError | int:
         """Store messages that need no check, and return the last one's sequence; they get acks if `acked`."""
@@ -314,7 +314,7 @@ class PublishPipeline:
     def store_sourced(self, subject: bytes, header: bytes, payload: bytes) -> bool:
         """Store a message of a source; False when something refuses it for now. A duplicate counts as stored."""
         size = len(header) + len(payload)
-        if self._plan is Plan.PLAIN and size <= self._max_payload and len(header) <= checks.MAX_HEADER_BYTES:
+        if self._plan is PublishPlan.PLAIN and size <= self._max_payload and len(header) <= checks.MAX_HEADER_BYTES:
             seq = self._append(subject, header, payload, self._now_ns(), is_timed(header))
             self._waiting.append((seq, subject, b""))
             if self._limits.any:

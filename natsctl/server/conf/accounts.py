@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from natsctl.api.codec import go_quote
 from natsctl.api.subject_transform import TransformError
 from natsctl.api.subjects import is_literal, is_valid_subject
-from natsctl.broker.auth.permissions import Permissions
+from natsctl.broker.auth.permissions import SubjectPermissions
 from natsctl.broker.imports.account_config import (
     GLOBAL_ACCOUNT,
     RESPONSE_THRESHOLD_NS,
@@ -274,7 +274,7 @@ class _Account(NamedTuple):
 
     config: AccountConfig
     users: ConfItem | None
-    permissions: Permissions | None
+    permissions: SubjectPermissions | None
     placed: Placed
 
 

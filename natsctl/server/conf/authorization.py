@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from natsctl.api.codec import go_quote
 from natsctl.api.subjects import is_valid_subject
-from natsctl.broker.auth.permissions import Permissions, ResponseRule, SubjectRules
+from natsctl.broker.auth.permissions import ResponseRule, SubjectPermissions, SubjectRules
 from natsctl.broker.auth.static_auth import CONNECTION_TYPES, User
 from natsctl.broker.imports.account_config import GLOBAL_ACCOUNT
 from natsctl.server.conf.syntax import ConfItem
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from natsctl.broker.jwt.callout import CalloutSettings
 
 
-def permissions_of(item: ConfItem) -> Permissions:
+def permissions_of(item: ConfItem) -> SubjectPermissions:
     expected, unknown = "Expected permissions to be a map/struct", "Unknown field {} parsing permissions"
-    return Permissions(**fields_of(item, PERMISSION_KEYS, expected, unknown))
+    return SubjectPermissions(**fields_of(item, PERMISSION_KEYS, expected, unknown))
 
 
 def _rules(item: ConfItem, *, queues: bool) -> SubjectRules:
@@ -129,7 +129,7 @@ def users_of(item: ConfItem, account: str) -> tuple[User, ...]:
     return tuple(_user(entry, account) for entry in list_of(item, "Expected users field to be an array"))
 
 
-def with_permissions(users: Sequence[User], permissions: Permissions | None) -> tuple[User, ...]:
+def with_permissions(users: Sequence[User], permissions: SubjectPermissions | None) -> tuple[User, ...]:
     """Return the users, with the default permissions for those without their own."""
     if permissions is None:
         return tuple(users)

@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from natsctl.api.errors import NatsctlError, UsageError
-from natsctl.broker.auth.credentials import Credentials, Grant, Refusal
+from natsctl.broker.auth.credentials import Credentials, Grant, LoginRefusal
 from natsctl.broker.imports.account_config import GLOBAL_ACCOUNT
 from natsctl.server.listener import ClientConnection, TransportEndpoint, peer_of
 from natsctl.server.process.flags import NotProvisionedError, StartDocuments
@@ -104,11 +104,11 @@ class _TokenAuthenticator:
         self._token = token
         self._grant = Grant("", account)
 
-    def authenticate(self, credentials: Credentials) -> Grant | Refusal:
+    def authenticate(self, credentials: Credentials) -> Grant | LoginRefusal:
         from secrets import compare_digest  # slow to import
 
         shown = credentials.options.auth_token
-        return self._grant if compare_digest(shown.encode(), self._token.encode()) else Refusal()
+        return self._grant if compare_digest(shown.encode(), self._token.encode()) else LoginRefusal()
 
     def still_holds(self, grant: Grant, credentials: Credentials) -> bool:
         return grant == self._grant

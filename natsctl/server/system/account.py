@@ -20,7 +20,7 @@ from natsctl.server.system.requests import ALL_SERVERS, RequestQueue, Responder,
 
 if TYPE_CHECKING:
     from natsctl.broker.account import Account
-    from natsctl.broker.auth.credentials import Refusal
+    from natsctl.broker.auth.credentials import LoginRefusal
     from natsctl.broker.broker import Broker
     from natsctl.broker.session import Session
     from natsctl.server.instance import ServerInstance
@@ -129,7 +129,7 @@ class SystemAccount:
         self.accounts.changed(session.account)
         self.connections.connected(session)
 
-    def refused(self, session: Session, refusal: Refusal) -> None:
+    def refused(self, session: Session, refusal: LoginRefusal) -> None:
         self.connections.refused(session, refusal)
 
     def disconnected(self, session: Session) -> None:

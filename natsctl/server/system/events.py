@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from natsctl.api.advisories import ClientInfo
     from natsctl.broker.account import Account
-    from natsctl.broker.auth.credentials import Grant, Refusal
+    from natsctl.broker.auth.credentials import Grant, LoginRefusal
     from natsctl.broker.broker import Broker
     from natsctl.broker.broker_options import Rng
     from natsctl.broker.session import Session
@@ -118,7 +118,7 @@ class ConnectionEvents:
         reason = session.close_reason.value if session.close_reason is not None else ""
         self._publish(self._broker.system_account, subject, session, reason)
 
-    def refused(self, session: Session, refusal: Refusal) -> None:
+    def refused(self, session: Session, refusal: LoginRefusal) -> None:
         """Publish to the operator, and to the owner of the account, that a client was refused."""
         reason = refusal.reason.value
         owner = self._broker.accounts.get(refusal.account) or account_of(session)

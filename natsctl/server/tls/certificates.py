@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
-from natsctl.broker.auth.credentials import Certificate, CertificateChain, DistinguishedName, PeerCertificate, TlsFacts
+from natsctl.broker.auth.credentials import (
+    CertificateChain,
+    DistinguishedName,
+    LoginCertificate,
+    PeerCertificate,
+    TlsFacts,
+)
 from natsctl.server.files import read_file
 
 if TYPE_CHECKING:
@@ -48,14 +54,14 @@ _NAMES: Final = {**_ATTRIBUTES, _DOMAIN_COMPONENT: "DC"}
 """Attributes that users' names may have."""
 
 
-def certificate_of(der: bytes) -> Certificate:
+def certificate_of(der: bytes) -> LoginCertificate:
     from cryptography import x509
 
     certificate = x509.load_der_x509_certificate(der)
     subject = subject_text(certificate.subject)
     parts = [f"DC={a.value!s}" for a in certificate.subject if a.oid.dotted_string == _DOMAIN_COMPONENT]
     emails, dns, uris = _alternative_names(certificate)
-    return Certificate(
+    return LoginCertificate(
         subject=subject,
         emails=emails,
         dns_names=dns,
@@ -181,7 +187,9 @@ def shown_chain(verified: list[bytes], sent: list[bytes]) -> CertificateChain:
     return CertificateChain(bool(verified), tuple(verified or sent))
 
 
-def identity(chain: list[bytes], pinned: frozenset[str], facts: TlsFacts) -> tuple[str, TlsFacts, Certificate | None]:
+def identity(
+    chain: list[bytes], pinned: frozenset[str], facts: TlsFacts
+) -> tuple[str, TlsFacts, LoginCertificate | None]:
     """Return the fault of a client's certificates, the TLS facts with them, and the names in its own."""
     if pinned and (not chain or public_key_sha256(chain[0]) not in pinned):
         return "certificate not pinned", facts, None

@@ -94,7 +94,7 @@ _OF_EXPORTS = re.compile(r"\.?part-.*|_SUCCESS|\._SUCCESS\.crc|_spark_metadata|_
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class FileTarget:
     """The place and the format of an export."""
 
     path: str
@@ -150,9 +150,9 @@ class Target:
         return not begun and next(path.iterdir(), None) is not None
 
 
-def target_of(path: str, format: str, partition_by: str, *, incremental: bool, force: bool) -> Target:
+def target_of(path: str, format: str, partition_by: str, *, incremental: bool, force: bool) -> FileTarget:
     """Return the target that the command line names. Raises UsageError."""
-    target = Target(path, format_of(path, format), partition_by, incremental, force)
+    target = FileTarget(path, format_of(path, format), partition_by, incremental, force)
     target.check()
     return target
 
@@ -163,7 +163,7 @@ def foreign(path: Path) -> Iterator[str]:
         yield from (one.name for one in path.iterdir() if not _OF_EXPORTS.fullmatch(one.name))
 
 
-def merge(parts: Sequence[Path], target: Target, header: bytes, file: IO[bytes]) -> None:
+def merge(parts: Sequence[Path], target: FileTarget, header: bytes, file: IO[bytes]) -> None:
     """Write the content of the parts, after a header if the format has one."""
     if target.format.is_text:
         file.write(gzip.compress(header) if header and target.is_gzip else header)
@@ -218,7 +218,7 @@ PARTS = "part-*"
 _TIMES = "spark.sql.parquet.outputTimestampType"
 
 
-def export(spark: SparkSession, options: Mapping[str, str], stream: str, target: Target) -> Exported:
+def export(spark: SparkSession, options: Mapping[str, str], stream: str, target: FileTarget) -> Exported:
     """Write the messages that the options name, all at once, and return the totals.
 
     Previous data is replaced once everything is written. Raises StorageError and Spark's errors.
@@ -238,7 +238,7 @@ def export(spark: SparkSession, options: Mapping[str, str], stream: str, target:
     return Exported(stream=stream, path=target.path, format=target.format.name, files=files, **_numbers(observed.get))
 
 
-def writer_of(frame: DataFrame, target: Target) -> DataFrameWriter:
+def writer_of(frame: DataFrame, target: FileTarget) -> DataFrameWriter:
     """Return a writer of messages in the target's format, in the order of sequences within each file."""
     shaped = frame.selectExpr(*written(target.format, target.partition_by))
     if target.partition_by:
@@ -251,7 +251,7 @@ def writer_of(frame: DataFrame, target: Target) -> DataFrameWriter:
     return writer.partitionBy(target.partition_by) if target.partition_by else writer
 
 
-def _write_local(writer: DataFrameWriter, target: Target, observed: Any) -> int:
+def _write_local(writer: DataFrameWriter, target: FileTarget, observed: Any) -> int:
     """Write next to the target, move that into place, and return the number of files."""
     path = target.local
     aside = path.parent.resolve() / f".natsctl-{secrets.token_hex(8)}.part"
@@ -278,7 +278,7 @@ def check_written(messages: int, files: int, path: Path) -> None:
         )
 
 
-def header(target: Target) -> bytes:
+def header(target: FileTarget) -> bytes:
     """Return the line of names that a single file of CSV begins with."""
     columns = WRITTEN.get(target.format.name, {})
     names = ",".join(f'"{name}"' for name in columns)
@@ -332,7 +332,7 @@ class Note(msgspec.Struct, kw_only=True):
     """The version of this note and of the data."""
 
 
-def prepare(target: Target, note: Note) -> None:
+def prepare(target: FileTarget, note: Note) -> None:
     """Begin an incremental export, or make sure that the one in the folder is the same. Raises UsageError."""
     own = target.local / OWN
     path = own / NOTE
@@ -358,7 +358,7 @@ def prepare(target: Target, note: Note) -> None:
             )
 
 
-def export_more(spark: SparkSession, options: Mapping[str, str], stream: str, target: Target) -> Exported:
+def export_more(spark: SparkSession, options: Mapping[str, str], stream: str, target: FileTarget) -> Exported:
     """Add all messages of the stream that no earlier run has written, and return the totals."""
     spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
     spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", str(_KEPT_PROGRESS))
@@ -380,7 +380,7 @@ def export_more(spark: SparkSession, options: Mapping[str, str], stream: str, ta
     return done
 
 
-def report_of(progress: Iterable[Any], stream: str, target: Target) -> Exported:
+def report_of(progress: Iterable[Any], stream: str, target: FileTarget) -> Exported:
     """Return the totals, from Spark's progress of each batch."""
     # A Spark Connect server omits the total rows of a batch; rows of each source are always reported.
     sources: list[Any] = [source for one in progress for source in one["sources"]]

@@ -58,7 +58,7 @@ class NothingToImportError(NatsctlError):
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class FileSource:
     """A file or folder to import; `subject`, if set, replaces the column of that name."""
 
     path: str
@@ -68,10 +68,10 @@ class Source:
     """Whether the payload is the row itself as JSON."""
 
 
-def source_of(path: str, format: str, subject: str, *, as_json: bool) -> Source:
+def source_of(path: str, format: str, subject: str, *, as_json: bool) -> FileSource:
     """Return the source that the command line names. Raises UsageError, NothingToImportError."""
     if is_url(path):
-        return Source(path, format_of(path, format), subject, as_json)
+        return FileSource(path, format_of(path, format), subject, as_json)
     place = Path(path)
     if not place.exists():
         raise NothingToImportError(f"{path} does not exist")
@@ -80,7 +80,7 @@ def source_of(path: str, format: str, subject: str, *, as_json: bool) -> Source:
     found = format_of(path, format) if format else _found_format(place)
     if found is CSV and is_pattern(place.resolve()):
         raise UsageError(f"{path}: Spark reads no CSV in a path with any of []{{}}*?\\", hint="copy it to another")
-    return Source(path, found, subject, as_json)
+    return FileSource(path, found, subject, as_json)
 
 
 def _found_format(place: Path) -> Format:
@@ -110,7 +110,7 @@ def _is_hidden(path: Path) -> bool:
     return any(part.startswith((".", "_")) for part in path.parts)
 
 
-def read_rows(spark: SparkSession, source: Source) -> DataFrame:
+def read_rows(spark: SparkSession, source: FileSource) -> DataFrame:
     """Return the rows of the messages: columns subject, headers, value, stream and seq; the last two may be null.
 
     Raises UsageError for columns that are not what messages need.
@@ -177,7 +177,7 @@ def _found(spark: SparkSession, reader: DataFrameReader, format: Format, path: s
     return reader.schema(_COLUMNS).load(path)
 
 
-def _check_encoding(spark: SparkSession, source: Source, path: str) -> None:
+def _check_encoding(spark: SparkSession, source: FileSource, path: str) -> None:
     """Raise UsageError for text that is not UTF-8: Spark would replace invalid bytes."""
     files = [] if is_url(source.path) else files_of(Path(source.path))
     if files and all(one.name.lower().endswith(source.format.endings) for one in files):

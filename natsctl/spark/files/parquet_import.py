@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from natsctl.spark.files.file_formats import PARQUET, is_url
-from natsctl.spark.files.file_import import Source, files_of
+from natsctl.spark.files.file_import import FileSource, files_of
 from natsctl.spark.files.message_columns import MSG_ID, ServerHeader
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ _BATCH_ROWS, _BATCH_BYTES = 10_000, 64 << 20
 _SPARK_SCHEMA: Final = b"org.apache.spark.sql.parquet.row.metadata"
 
 
-def noted_schema(source: Source) -> StructType | None:
+def noted_schema(source: FileSource) -> StructType | None:
     """Return Spark's schema in the metadata of every file; None if a file lacks it or has a different one."""
     import pyarrow as pa
     from pyspark.sql.types import StructType
@@ -52,7 +52,7 @@ def noted_schema(source: Source) -> StructType | None:
 class ParquetExport(NamedTuple):
     """Files that `stream export` wrote, and the facts that an import needs."""
 
-    source: Source
+    source: FileSource
     content: Content
     subjects: int
     """Number of distinct subjects."""
@@ -107,7 +107,9 @@ class ParquetExport(NamedTuple):
         return pa.RecordBatch.from_arrays(columns, ["subject", "headers", "value", "msgId"])
 
 
-def parquet_export(source: Source, subjects: Sequence[str], omitted: Sequence[ServerHeader]) -> ParquetExport | None:
+def parquet_export(
+    source: FileSource, subjects: Sequence[str], omitted: Sequence[ServerHeader]
+) -> ParquetExport | None:
     """Examine the files for a stream with those subjects, without the headers in `omitted`.
 
     Return None if they have other columns than an export's, are too large, or cannot be read, and if pyarrow or
@@ -141,7 +143,7 @@ def _groups(file: Any) -> tuple[int, int] | None:
     return (file.metadata.num_rows, sum(each.total_byte_size for each in groups)) if fits else None
 
 
-def _opened(source: Source) -> Iterator[Any]:
+def _opened(source: FileSource) -> Iterator[Any]:
     """Yield the opened Parquet files of a source; none if it has subfolders: their names may be partition columns."""
     if source.format is not PARQUET or is_url(source.path):
         return
@@ -176,7 +178,7 @@ def _is_export(schema: pa.Schema) -> bool:
 class _Scan:
     """Counts and checks of the messages of an export, gathered batch by batch."""
 
-    def __init__(self, source: Source, subjects: Sequence[str], omitted: Sequence[ServerHeader]) -> None:
+    def __init__(self, source: FileSource, subjects: Sequence[str], omitted: Sequence[ServerHeader]) -> None:
         self._source, self._omitted = source, tuple(omitted)
         token = {"*": r"[^.\s]+", ">": r"[^\s]+"}
         ways = (r"\.".join(token.get(part) or re.escape(part) for part in one.split(".")) for one in subjects)

@@ -18,8 +18,8 @@ from natsctl.spark.source.driver_settings import server_settings
 from natsctl.spark.source.errors import (
     ApiRefusedError,
     NoResponseError,
-    NotAuthorisedError,
     OptionError,
+    SourceNotAuthorisedError,
     StreamNotFoundError,
 )
 from natsctl.spark.source.jetstream_api import Asking
@@ -39,7 +39,7 @@ class Acked:
 
 
 @dataclass(frozen=True)
-class Progress:
+class CheckpointProgress:
     """The progress of a query: the last position of its last finished batch, by stream."""
 
     flow: str
@@ -56,7 +56,7 @@ class Progress:
     """Consumers of sources with `ackMode`, as of the last batch that began; the server keeps their positions."""
 
 
-def pipeline_progress(checkpoints: Path) -> list[Progress]:
+def pipeline_progress(checkpoints: Path) -> list[CheckpointProgress]:
     """Return every flow of a pipeline that has a checkpoint, by name; for a restarted flow the newest."""
     found: dict[Path, int] = {}
     for offsets in sorted(checkpoints.glob("**/offsets")):
@@ -70,7 +70,7 @@ def pipeline_progress(checkpoints: Path) -> list[Progress]:
     return sorted((each for each in progress if each), key=lambda each: each.flow)
 
 
-def read_progress(folder: Path, flow: str = "", target: str = "") -> Progress | None:
+def read_progress(folder: Path, flow: str = "", target: str = "") -> CheckpointProgress | None:
     """Return the progress of a checkpoint's query; None if the folder is not a checkpoint."""
     if not (folder / "offsets").is_dir():
         return None
@@ -78,7 +78,7 @@ def read_progress(folder: Path, flow: str = "", target: str = "") -> Progress | 
     batch = max(done, default=-1)
     if not done and begun:
         batch = min(begun) - 1
-    return Progress(
+    return CheckpointProgress(
         flow=flow or folder.name,
         target=target,
         folder=folder,
@@ -180,7 +180,7 @@ class Waiting:
     """Why the numbers are not known."""
 
 
-def waiting(options: dict[str, str], progress: Sequence[Progress]) -> dict[str, list[Waiting]]:
+def waiting(options: dict[str, str], progress: Sequence[CheckpointProgress]) -> dict[str, list[Waiting]]:
     """Return the state of the durables by the folder of each checkpoint. Raises the data source's errors."""
     asking = Asking(server_settings(Options(options, STREAM_READ), {}))
     try:
@@ -197,13 +197,13 @@ def _waiting(asking: Asking, acked: Acked) -> Waiting:
         info = asking(lambda api: api.ask(f"CONSUMER.INFO.{acked.stream}.{acked.consumer}"))
     except (ApiRefusedError, StreamNotFoundError):
         return Waiting(acked, trouble="the consumer was deleted")
-    except (NotAuthorisedError, NoResponseError):
+    except (SourceNotAuthorisedError, NoResponseError):
         return Waiting(acked, trouble="this login cannot see the consumer")
     pending, ack_pending, redelivered = (int(info.get(f"num_{name}") or 0) for name in _NUMBERS)
     return Waiting(acked, pending, ack_pending, redelivered)
 
 
-def lags(options: dict[str, str], progress: Sequence[Progress]) -> dict[str, list[Behind]]:
+def lags(options: dict[str, str], progress: Sequence[CheckpointProgress]) -> dict[str, list[Behind]]:
     """Return the lag by the folder of each checkpoint. Raises the data source's errors."""
     asking = Asking(server_settings(Options(options, STREAM_READ), {}))
     try:

@@ -31,8 +31,8 @@ from pyspark.pipelines.output import Output, StreamingTable, Table
 from pyspark.pipelines.spark_connect_graph_element_registry import SparkConnectGraphElementRegistry
 from pyspark.pipelines.spark_connect_pipeline import create_dataflow_graph
 
-from natsctl.spark.pipeline.checkpoints import Progress
-from natsctl.spark.pipeline.project import FILE, Fault, Project, StreamSink, StreamView
+from natsctl.spark.pipeline.checkpoints import CheckpointProgress
+from natsctl.spark.pipeline.project import FILE, Project, ProjectFault, StreamSink, StreamView
 from natsctl.spark.pipeline.run_record import Event, name_parts, readable_error, short_name
 from natsctl.spark.sql_tables import Token, quote, tokens
 from natsctl.spark.stream_frames import FORMAT, parse_json_value
@@ -176,7 +176,7 @@ def table_name(parts: Iterable[str], database: str | None) -> TableName:
     return (found[-2] if len(found) > 1 else (database or _DEFAULT).lower(), found[-1])
 
 
-def shared(fillings: Iterable[Filling]) -> Iterator[Fault]:
+def shared(fillings: Iterable[Filling]) -> Iterator[ProjectFault]:
     """Yield the flows into tables that have another one: their own, of their name, or one before it."""
     first: dict[TableName, Filling] = {}
     for each in sorted(fillings, key=lambda each: each.flow.lower() != each.table[1]):
@@ -185,10 +185,12 @@ def shared(fillings: Iterable[Filling]) -> Iterator[Fault]:
             text = (
                 f"{each.flow}: {each.table[1]} has the flow {before.flow}; rows of a second one would be missing there"
             )
-            yield Fault(each.file, each.line, text, "make them one flow by UNION ALL, or two tables")
+            yield ProjectFault(each.file, each.line, text, "make them one flow by UNION ALL, or two tables")
 
 
-def left_by_others(fillings: Iterable[Filling], tables: Path, flows: Iterable[Progress]) -> Iterator[Fault]:
+def left_by_others(
+    fillings: Iterable[Filling], tables: Path, flows: Iterable[CheckpointProgress]
+) -> Iterator[ProjectFault]:
     """Yield the flows into tables of that folder with more batches than the flows have started."""
     begun = {(each.folder.parents[2].name, each.target, each.flow): each.begun for each in flows}
     known = {tuple(part.lower() for part in key): batch for key, batch in begun.items()}
@@ -198,7 +200,7 @@ def left_by_others(fillings: Iterable[Filling], tables: Path, flows: Iterable[Pr
             name = each.table[1]
             why = "its checkpoint was removed, or its name is new"
             text = f"{each.flow}: {name} has batches that this flow has not made: {why}"
-            yield Fault(each.file, each.line, text, f"--full-refresh {name} refills it")
+            yield ProjectFault(each.file, each.line, text, f"--full-refresh {name} refills it")
 
 
 def _logged(tables: Path) -> Iterator[tuple[TableName, int]]:
@@ -247,7 +249,7 @@ class Graph:
         self._spark, self._project, self._server = spark, project, server
         self._places: dict[str, Place] = {}
         self._statements: dict[str, tuple[str, Statement]] = {}
-        self.faults: list[Fault] = []
+        self.faults: list[ProjectFault] = []
         self.id = create_dataflow_graph(
             spark,
             default_catalog=project.catalog,
@@ -340,7 +342,7 @@ class Graph:
             elif path.suffix == ".py":
                 self._python(path)
             else:
-                self.faults.append(Fault(shown, 0, "definitions are files in Python (.py) or SQL (.sql)"))
+                self.faults.append(ProjectFault(shown, 0, "definitions are files in Python (.py) or SQL (.sql)"))
 
     def _python(self, path: Path) -> None:
         """Run a file of definitions; it finds the session as `spark` and must not change it, as in Spark."""
@@ -359,11 +361,11 @@ class Graph:
         except Exception as failure:  # a project's code may raise anything
             self.faults.append(self._fault(failure, place))
 
-    def _fault(self, failure: Exception, place: Place) -> Fault:
+    def _fault(self, failure: Exception, place: Place) -> ProjectFault:
         file, line = place
         condition, text = readable_error(str(failure)) if isinstance(failure, PySparkException) else ("", "")
         if isinstance(failure, SyntaxError) and failure.filename:
-            return Fault(self._shown(failure.filename), failure.lineno or 0, f"syntax: {failure.msg}")
+            return ProjectFault(self._shown(failure.filename), failure.lineno or 0, f"syntax: {failure.msg}")
         if file.endswith(".sql"):
             sql = (self._project.folder / file).read_text(encoding="utf-8")
             line = line_of_syntax(sql, str(failure))
@@ -372,17 +374,17 @@ class Graph:
             for frame in frames:
                 file, line = self._shown(frame.filename), frame.lineno or 0
         kind = "" if condition else f"{type(failure).__name__}: "
-        return Fault(file, line, text or f"{kind}{failure}")
+        return ProjectFault(file, line, text or f"{kind}{failure}")
 
-    def fault_of(self, event: Event) -> Fault:
+    def fault_of(self, event: Event) -> ProjectFault:
         """Return Spark's failure of a flow as a fault with the flow's place."""
         sql = self._statements.get(event.flow.lower())
         hint = self._hint(event)
         if event.flow not in self._places and sql is not None:
             file, statement = sql
-            return Fault(file, line_of_failure(statement, event.position), f"{event.flow}: {event.error}", hint)
+            return ProjectFault(file, line_of_failure(statement, event.position), f"{event.flow}: {event.error}", hint)
         file, line = self._places.get(event.flow, ("", 0))
-        return Fault(self._shown(file), line, f"{event.flow}: {event.error}", hint)
+        return ProjectFault(self._shown(file), line, f"{event.flow}: {event.error}", hint)
 
     def _hint(self, event: Event) -> str:
         if event.condition == "TABLE_OR_VIEW_NOT_FOUND":

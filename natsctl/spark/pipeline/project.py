@@ -25,7 +25,7 @@ from natsctl.spark.stream_frames import split_json_options
 
 
 @dataclass(frozen=True, order=True)
-class Fault:
+class ProjectFault:
     """One fault; `file` is relative to the project's folder, `line` counts from 1 and is 0 if unknown."""
 
     file: str
@@ -44,7 +44,7 @@ class PipelineError(NatsctlError):
 
     exit_code: ClassVar[int] = ExitCode.USAGE
 
-    def __init__(self, faults: Sequence[Fault]) -> None:
+    def __init__(self, faults: Sequence[ProjectFault]) -> None:
         self.faults = tuple(sorted(faults))
         super().__init__("\n".join(str(fault) for fault in self.faults))
 
@@ -88,11 +88,11 @@ def load_with_lines(path: Path) -> tuple[Any, dict[Keys, int]]:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
         value = yaml.safe_load(text)
     except UnicodeDecodeError as failure:
-        raise PipelineError([Fault(path.name, 0, "it is not UTF-8 text")]) from failure
+        raise PipelineError([ProjectFault(path.name, 0, "it is not UTF-8 text")]) from failure
     except yaml.YAMLError as failure:
         mark = getattr(failure, "problem_mark", None)
         what = getattr(failure, "problem", None) or str(failure)
-        raise PipelineError([Fault(path.name, mark.line + 1 if mark else 0, f"not YAML: {what}")]) from failure
+        raise PipelineError([ProjectFault(path.name, mark.line + 1 if mark else 0, f"not YAML: {what}")]) from failure
     lines: dict[Keys, int] = {}
     if root is not None:
         _collect(root, (), lines)
@@ -178,11 +178,11 @@ def load_own_settings(folder: Path) -> OwnSettings:
 class _Reader:
     def __init__(self, lines: dict[Keys, int]) -> None:
         self._lines = lines
-        self._faults: list[Fault] = []
+        self._faults: list[ProjectFault] = []
 
     def settings(self, said: Any) -> OwnSettings:
         if not isinstance(said, dict):
-            raise PipelineError([Fault(FILE, 1, f"expected keys such as streams, not {type(said).__name__}")])
+            raise PipelineError([ProjectFault(FILE, 1, f"expected keys such as streams, not {type(said).__name__}")])
         for key in said:
             if key not in _KEYS:
                 self._fault((str(key),), f"unknown key {key!r}", f"known are {', '.join(_KEYS)}")
@@ -276,10 +276,10 @@ class _Reader:
             other = seen.setdefault(one.name.lower(), one.name)
             if other is not one.name:
                 text = f"{one.name!r} and {other!r} are one name for Spark"
-                self._faults.append(Fault(FILE, one.line, text, "give one another name, with the option stream"))
+                self._faults.append(ProjectFault(FILE, one.line, text, "give one another name, with the option stream"))
 
     def _fault(self, keys: Keys, text: str, hint: str = "") -> None:
-        self._faults.append(Fault(FILE, line_of(self._lines, keys), f"{'.'.join(keys)}: {text}", hint))
+        self._faults.append(ProjectFault(FILE, line_of(self._lines, keys), f"{'.'.join(keys)}: {text}", hint))
 
 
 def _take_json(options: dict[str, str]) -> tuple[str, dict[str, str]]:
@@ -386,38 +386,40 @@ def load_project(specification: Path) -> Project:
     )
 
 
-def _faults(said: Any, lines: dict[Keys, int], file: str) -> Iterator[Fault]:
+def _faults(said: Any, lines: dict[Keys, int], file: str) -> Iterator[ProjectFault]:
     """Return the faults of a specification that Spark would refuse, with lines."""
     if not isinstance(said, dict):
-        yield Fault(file, 1, "expected keys such as name and storage")
+        yield ProjectFault(file, 1, "expected keys such as name and storage")
         return
     for key in said:
         if key not in _KEYS_PROJECT:
             hint = "natsctl's additions belong in natsctl.yml" if key in ("streams", "sinks", "interval") else ""
-            yield Fault(file, line_of(lines, (str(key),)), f"unknown key {key!r}", hint)
+            yield ProjectFault(file, line_of(lines, (str(key),)), f"unknown key {key!r}", hint)
     for key in ("name", "storage"):
         if not said.get(key):
-            yield Fault(file, 1, f"{key} is missing")
+            yield ProjectFault(file, 1, f"{key} is missing")
     for key in _TEXTS_PROJECT:
         if said.get(key) is not None and not isinstance(said[key], str):
-            yield Fault(file, line_of(lines, (key,)), f"{key}: expected a text, not {said[key]!r}")
+            yield ProjectFault(file, line_of(lines, (key,)), f"{key}: expected a text, not {said[key]!r}")
     configuration = said.get("configuration")
     for key, value in configuration.items() if isinstance(configuration, dict) else ():
         if not isinstance(value, str):
-            yield Fault(file, line_of(lines, ("configuration", str(key))), f"{key}: expected a text, in quotes")
+            yield ProjectFault(file, line_of(lines, ("configuration", str(key))), f"{key}: expected a text, in quotes")
     if configuration is not None and not isinstance(configuration, dict):
-        yield Fault(file, line_of(lines, ("configuration",)), "configuration: expected settings of Spark by name")
+        yield ProjectFault(
+            file, line_of(lines, ("configuration",)), "configuration: expected settings of Spark by name"
+        )
     yield from _libraries(said.get("libraries"), line_of(lines, ("libraries",)), file)
 
 
-def _libraries(said: Any, line: int, file: str) -> Iterator[Fault]:
+def _libraries(said: Any, line: int, file: str) -> Iterator[ProjectFault]:
     entries = said if isinstance(said, list) else [] if said is None else [said]
     for entry in entries:
         include = entry.get("glob", {}).get("include") if isinstance(entry, dict) else None
         if not isinstance(include, str):
-            yield Fault(file, line, "libraries: expected entries such as - glob: {include: transformations/**}")
+            yield ProjectFault(file, line, "libraries: expected entries such as - glob: {include: transformations/**}")
         elif any(char in include.removesuffix("/**") for char in "*?["):
-            yield Fault(file, line, f"libraries: {include!r} is neither a file nor a folder with /** at its end")
+            yield ProjectFault(file, line, f"libraries: {include!r} is neither a file nor a folder with /** at its end")
 
 
 def check_streams(project: Project, server: Mapping[str, str]) -> tuple[StreamView, ...]:
@@ -443,10 +445,10 @@ def check_streams(project: Project, server: Mapping[str, str]) -> tuple[StreamVi
     return (*project.own.streams, *(StreamView(name) for name in dict.fromkeys(matching) if name not in taken))
 
 
-def _missing(asking: Asking, streams: str, line: int) -> list[Fault]:
+def _missing(asking: Asking, streams: str, line: int) -> list[ProjectFault]:
     names = filter(None, (each.strip() for each in streams.split(",")))
     return [
-        Fault(FILE, line, f"there is no stream {name!r}", f"natsctl stream add {name}")
+        ProjectFault(FILE, line, f"there is no stream {name!r}", f"natsctl stream add {name}")
         for name in names
         if not _exists(asking, name.removesuffix("$subjects"))
     ]
@@ -460,7 +462,7 @@ def _exists(asking: Asking, name: str) -> bool:
     return True
 
 
-def _option_faults(project: Project) -> list[Fault]:
+def _option_faults(project: Project) -> list[ProjectFault]:
     found = []
     for view in project.own.streams:
         found += _refused(view.options, BATCH_READ if view.batch else STREAM_READ, view.line)
@@ -469,11 +471,11 @@ def _option_faults(project: Project) -> list[Fault]:
     return found
 
 
-def _refused(options: Mapping[str, str], place: str, line: int) -> list[Fault]:
+def _refused(options: Mapping[str, str], place: str, line: int) -> list[ProjectFault]:
     try:
         Options(options, place)
     except OptionError as failure:
-        return [Fault(FILE, line, failure.text)]
+        return [ProjectFault(FILE, line, failure.text)]
     return []
 
 

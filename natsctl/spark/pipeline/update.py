@@ -33,7 +33,14 @@ from natsctl.client.atomic_file import atomic_write
 from natsctl.spark.files.file_formats import local_path, spark_path
 from natsctl.spark.pipeline.checkpoints import pipeline_progress
 from natsctl.spark.pipeline.graph import Filling, Graph, left_by_others, shared
-from natsctl.spark.pipeline.project import Fault, PipelineError, Project, check_streams, check_tables, find_project
+from natsctl.spark.pipeline.project import (
+    PipelineError,
+    Project,
+    ProjectFault,
+    check_streams,
+    check_tables,
+    find_project,
+)
 from natsctl.spark.pipeline.run_record import UNRESOLVED, Event, Recorder, parse_event, short_name, without_counters
 from natsctl.spark.session.sessions import is_remote
 from natsctl.spark.source.offsets import Position
@@ -56,7 +63,7 @@ def named_storage(spark: SparkSession, project: Project) -> Iterator[str]:
         return
     if not _is_here(spark):
         text = f"storage: Spark elsewhere keeps no checkpoints in {folder}: its name has signs that URLs escape"
-        raise PipelineError([Fault(project.specification.name, 1, text)])
+        raise PipelineError([ProjectFault(project.specification.name, 1, text)])
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="natsctl-pipeline-") as place:
         link = Path(place) / "storage"
@@ -217,7 +224,7 @@ class Updates:
 
     def _follow(self, graph: Graph, results: Iterator[dict[str, Any]]) -> None:
         """Report events until the update has ended. Raises PipelineError, and what Spark raises."""
-        faults: list[Fault] = []
+        faults: list[ProjectFault] = []
         try:
             for result in without_counters(results):
                 if "pipeline_event_result" not in result:

@@ -96,7 +96,7 @@ class SparkTold(NamedTuple):
 _OF_SOURCE: dict[str, type[NatsctlError]] = {
     source.OptionError.code: UsageError,
     source.ServerUnreachableError.code: UnreachableError,
-    source.NotAuthorisedError.code: NotAuthorisedError,
+    source.SourceNotAuthorisedError.code: NotAuthorisedError,
     source.StreamNotFoundError.code: SparkNotFoundError,
 }
 """The failures of the data source that are not simply failures."""

@@ -28,7 +28,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
 
-from natsctl.spark.source.acks import AckParser, Place
+from natsctl.spark.source.acks import AckParser, AckPlace
 from natsctl.spark.source.arrays import int_array
 from natsctl.spark.source.errors import JetStreamSourceError
 from natsctl.spark.source.fetch_task import rising
@@ -152,7 +152,7 @@ class Suspects:
         if self._link is not None:
             self._link.close()
 
-    def add(self, messages: Messages, places: Mapping[int, Place]) -> None:
+    def add(self, messages: Messages, places: Mapping[int, AckPlace]) -> None:
         for row, place in places.items():
             if self.room <= 0:
                 return
@@ -174,7 +174,7 @@ class Suspects:
             return
         self.add(messages, {row: place for row, place in places.items() if place.seq in seqs})
 
-    def _places(self, messages: Messages) -> dict[int, Place]:
+    def _places(self, messages: Messages) -> dict[int, AckPlace]:
         link = self._link = self._link or Link.open(self._settings)
         inbox = link.new_inbox()
         subscription = link.subscribe(f"{inbox}.*")
@@ -185,7 +185,7 @@ class Suspects:
         )
         link.send(content(probes.frames(inbox, 0, range(rows))))
         parser = AckParser(inbox, self._stream)
-        places: dict[int, Place] = {}
+        places: dict[int, AckPlace] = {}
         refused = set[bytes]()
         while len(places) + len(refused) < rows:
             answers = parser.feed(link.read(self._settings.timeout_s))
@@ -237,7 +237,7 @@ class Acknowledged:
         else:
             self._take_numbered(part)
 
-    def found(self, messages: Messages, places: Mapping[int, Place]) -> None:
+    def found(self, messages: Messages, places: Mapping[int, AckPlace]) -> None:
         """Note where messages are that need not be sent, by their rows."""
         made = messages.made
         again = {row: place for row, place in places.items() if made is not None and made[row].as_py()}

@@ -54,7 +54,7 @@ class Refusal:
         return f"{self.description} ({number})" if number else self.description
 
 
-class Place(NamedTuple):
+class AckPlace(NamedTuple):
     """The place where a message is stored; the stream as in `stream_key`."""
 
     stream: str
@@ -71,7 +71,7 @@ class Answers:
     counted: Counter[bytes] = field(default_factory=Counter)
     counted_duplicates: Counter[bytes] = field(default_factory=Counter)
     """By the number of the part."""
-    places: dict[bytes, Place] = field(default_factory=dict)
+    places: dict[bytes, AckPlace] = field(default_factory=dict)
     """The places of messages that were acknowledged by their own number."""
     counted_seqs: dict[bytes, list[bytes]] = field(default_factory=dict)
     """By the number of the part: the sequences of stored messages, as texts of one a line."""
@@ -86,7 +86,7 @@ class Answers:
     last_seq: int = 0
     stream: str = ""
 
-    def acknowledge(self, number: bytes, place: Place, *, duplicate: bool) -> None:
+    def acknowledge(self, number: bytes, place: AckPlace, *, duplicate: bool) -> None:
         if number.startswith(COUNTED):
             self.count(number, 1, place.seq + b"\n", duplicate=duplicate)
         else:
@@ -144,7 +144,7 @@ class AckParser:
                 answers.refuse(number, why)
             else:
                 stream = self._stream if origin == self._origin else stream_key(json.loads(origin + b"0}"))
-                answers.acknowledge(number, Place(stream, seq), duplicate=duplicate is not None)
+                answers.acknowledge(number, AckPlace(stream, seq), duplicate=duplicate is not None)
                 if duplicate:
                     self._tails[duplicate + _END] = True
         answers.counted_stream = self._stream
@@ -193,11 +193,13 @@ class AckParser:
         numbers, seqs = pieces[1::3], pieces[2::3]
         if COUNTED in b"".join(numbers):
             for number, seq in zip(numbers, seqs, strict=True):
-                answers.acknowledge(number, Place(self._stream, seq), duplicate=False)
+                answers.acknowledge(number, AckPlace(self._stream, seq), duplicate=False)
         else:
             answers.stored += numbers
             if self._placed:
-                answers.places |= {number: Place(self._stream, seq) for number, seq in zip(numbers, seqs, strict=True)}
+                answers.places |= {
+                    number: AckPlace(self._stream, seq) for number, seq in zip(numbers, seqs, strict=True)
+                }
         return b"".join(pieces[::3])
 
     def _foreign_reason(self, origin: bytes, *, counted: bool) -> Refusal | None:
@@ -260,7 +262,7 @@ class AckParser:
             self.countable = False
             answers.refuse(number, Refusal(0, 0, "the acknowledgement has an unknown form"))
         else:
-            place = Place(stream_key(said), b"%d" % int(said.get("seq", 0)))
+            place = AckPlace(stream_key(said), b"%d" % int(said.get("seq", 0)))
             answers.acknowledge(number, place, duplicate=bool(said.get("duplicate")))
 
 

@@ -34,7 +34,7 @@ from natsctl.spark.source.link import Link
 from natsctl.spark.source.messages import Messages, Stored, binary, digest_of, digests_of, header_blocks, id_of
 from natsctl.spark.source.publisher import Publisher
 from natsctl.spark.source.rows import HEADERS, RowShape, arrow_schema
-from natsctl.spark.source.write_job import WriteJob, Written
+from natsctl.spark.source.write_job import WriteJob, WrittenMessages
 
 READ_TOGETHER: Final = 1000
 """Maximum distance to the next requested sequence that is read in the same request."""
@@ -51,7 +51,7 @@ Row = tuple[bytes, bytes, bytes, bytes]
 """Digest, subject, headers and payload of one row."""
 
 
-def publish_rest(job: WriteJob, parts: Sequence[Written | None]) -> Written | None:
+def publish_rest(job: WriteJob, parts: Sequence[WrittenMessages | None]) -> WrittenMessages | None:
     """Publish the rows that lack their own message; returns None if each row has one.
 
     Raises PublishError if a message that represents several rows cannot be read any more, or if the stream has
@@ -164,11 +164,11 @@ class _Rest:
             self._publish_read(stream, {seq: wanted[seq] for seq in missing[:size]})
             missing = missing[size:]
 
-    def finish(self) -> Written:
+    def finish(self) -> WrittenMessages:
         """Wait until all is stored; returns the addition to the sums of the tasks, which have counted the rows."""
         self._publisher.finish()
         done = self._publisher
-        return Written(
+        return WrittenMessages(
             duplicates=done.duplicates - self._rows,
             retries=done.retries,
             first_seq=done.first_seq,

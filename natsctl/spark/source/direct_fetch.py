@@ -96,7 +96,7 @@ class DirectReader:
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows that are left.
 
-        Raises ApiRefusedError, NotAuthorisedError, and ServerUnreachableError to ask anew.
+        Raises ApiRefusedError, SourceNotAuthorisedError, and ServerUnreachableError to ask anew.
         """
         link = self._task.link
         sid = link.subscribe(self._inbox)
@@ -180,7 +180,7 @@ class SingleReader:
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows that are left.
 
-        Raises ApiRefusedError, NotAuthorisedError, and ServerUnreachableError to ask anew.
+        Raises ApiRefusedError, SourceNotAuthorisedError, and ServerUnreachableError to ask anew.
         """
         task = self._task
         sid = task.link.subscribe(f"{self._inbox}.*")

@@ -21,11 +21,11 @@ from typing import Any, Final, NamedTuple
 
 from natsctl.spark.source.errors import (
     ApiRefusedError,
-    ConnectionLostError,
     ConsumerUnfitError,
     JetStreamSourceError,
     NoResponseError,
-    NotAuthorisedError,
+    SourceConnectionLostError,
+    SourceNotAuthorisedError,
     StreamNotFoundError,
 )
 from natsctl.spark.source.handshake import ServerSettings
@@ -90,7 +90,7 @@ class Durable:
         """Return the consumer's facts. Raises ConsumerUnfitError for one that takes no acknowledgements."""
         try:
             found = api.ask(f"CONSUMER.INFO.{self.stream}.{self.name}")
-        except (NotAuthorisedError, NoResponseError):
+        except (SourceNotAuthorisedError, NoResponseError):
             return About()
         except ApiRefusedError as refusal:
             if refusal.err_code != NO_CONSUMER:
@@ -108,13 +108,13 @@ class Durable:
         """Return CONSUMER.INFO's answer, or None if not visible."""
         try:
             return api.ask(f"CONSUMER.INFO.{self.stream}.{self.name}")
-        except (ApiRefusedError, NotAuthorisedError, NoResponseError, StreamNotFoundError):
+        except (ApiRefusedError, SourceNotAuthorisedError, NoResponseError, StreamNotFoundError):
             return None
 
     def pull(self, api: JetStreamApi, about: About, most: int, most_bytes: int) -> tuple[list[Delivery], bool]:
         """Return the messages of one pull, and whether the consumer may have more immediately.
 
-        Raises ConsumerUnfitError if there is no such consumer, ConnectionLostError and NoResponseError to ask again.
+        Raises ConsumerUnfitError if there is none; SourceConnectionLostError and NoResponseError to ask again.
         """
         link = api.link
         inbox = link.new_inbox()
@@ -173,7 +173,9 @@ class Durable:
                 "account, or the option apiPrefix is not that of its import"
             )
         if text.lower().startswith(_MOVED):
-            raise ConnectionLostError(f"the consumer {self.name} of {self.stream} moves to another server: {text}")
+            raise SourceConnectionLostError(
+                f"the consumer {self.name} of {self.stream} moves to another server: {text}"
+            )
         raise ConsumerUnfitError(f"the consumer {self.name} of {self.stream} refuses a pull: {code} {text}")
 
     def _made(self, api: JetStreamApi) -> dict[str, Any]:

@@ -28,7 +28,7 @@ class ServerUnreachableError(JetStreamSourceError):
     code = "JETSTREAM_UNREACHABLE"
 
 
-class ConnectionLostError(ServerUnreachableError):
+class SourceConnectionLostError(ServerUnreachableError):
     """A connection ended; another one may be opened."""
 
 
@@ -38,7 +38,7 @@ class NoResponseError(ServerUnreachableError):
     code = "JETSTREAM_TIMEOUT"
 
 
-class NotAuthorisedError(JetStreamSourceError):
+class SourceNotAuthorisedError(JetStreamSourceError):
     """The server refuses the login, or a subject that is needed."""
 
     code = "JETSTREAM_NOT_AUTHORISED"

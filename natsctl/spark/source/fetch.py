@@ -36,11 +36,11 @@ from natsctl.spark.source.arrays import RowPicker, any_sliced, int64_at, int_arr
 from natsctl.spark.source.direct_fetch import DirectReader, SingleReader
 from natsctl.spark.source.errors import (
     ApiRefusedError,
-    ConnectionLostError,
     JetStreamSourceError,
     NoResponseError,
-    NotAuthorisedError,
     ServerUnreachableError,
+    SourceConnectionLostError,
+    SourceNotAuthorisedError,
 )
 from natsctl.spark.source.fetch_task import FetchLimits, ReadInterruptedError, ReadRange, Task, Transport
 from natsctl.spark.source.frames import Deliveries, Window
@@ -80,7 +80,7 @@ class ConsumerReader:
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows that are left.
 
-        Raises ApiRefusedError, NotAuthorisedError, and ServerUnreachableError to go on with another.
+        Raises ApiRefusedError, SourceNotAuthorisedError, and ServerUnreachableError to go on with another.
         """
         task = self._task
         try:
@@ -221,7 +221,7 @@ class BlockReader:
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows that are left.
 
-        Raises ApiRefusedError, NotAuthorisedError, and ServerUnreachableError to ask anew.
+        Raises ApiRefusedError, SourceNotAuthorisedError, and ServerUnreachableError to ask anew.
         """
         task = self._task
         if task.block_offer is None or task.block_offer.format != FORMAT:
@@ -268,7 +268,7 @@ class BlockReader:
     def _answer(self) -> Message:
         """Return the next answer; lines and other messages before it are dealt with.
 
-        Raises NoResponseError, NotAuthorisedError.
+        Raises NoResponseError, SourceNotAuthorisedError.
         """
         link, timeout_s = self._task.link, self._task.limits.timeout_s
         data, at, self._rest = self._rest, 0, b""
@@ -401,7 +401,7 @@ def read_range(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a range, in order, each once; the stream is looked at before reading begins, and begins again.
 
-    Raises StreamNotFoundError, ApiRefusedError, NotAuthorisedError, ServerUnreachableError after all retries,
+    Raises StreamNotFoundError, ApiRefusedError, SourceNotAuthorisedError, ServerUnreachableError after all retries,
     SchemaMismatchError. However it ends, nothing is left on the server.
     """
     if todo.first > todo.last:
@@ -412,11 +412,11 @@ def read_range(
         ways = [todo.transport]
         if todo.transport == "auto":
             known, ways = _ways(task)
-        refused: ApiRefusedError | NotAuthorisedError | ServerUnreachableError | None = None
+        refused: ApiRefusedError | SourceNotAuthorisedError | ServerUnreachableError | None = None
         for way in ways:
             try:
                 yield from _persistently(task, READERS[way], look, known)
-            except (ApiRefusedError, NotAuthorisedError, ReadInterruptedError, NoResponseError) as failure:
+            except (ApiRefusedError, SourceNotAuthorisedError, ReadInterruptedError, NoResponseError) as failure:
                 if isinstance(failure, NoResponseError) and way != "blocks":
                     raise  # a block may be larger than what some server on its way lets through, and others be not
                 refused = refused or failure
@@ -440,12 +440,12 @@ def _persistently(task: Task, reader: type[Reader], look: Look | None, known: In
                 if look:
                     look(now)
             yield from reader(task).batches()
-        except (ConnectionLostError, NoResponseError, ReadInterruptedError) as failure:
+        except (SourceConnectionLostError, NoResponseError, ReadInterruptedError) as failure:
             left = task.settings.retries if task.at > before else left - 1
             known = None
             if left < 0:
                 raise
-            if isinstance(failure, ConnectionLostError):
+            if isinstance(failure, SourceConnectionLostError):
                 task.link.reopen()
             elif task.at == before:
                 task.pause()
@@ -461,7 +461,7 @@ def _ways(task: Task) -> tuple[Info | None, list[Transport]]:
     """
     try:
         info = task.look()
-    except (ApiRefusedError, NotAuthorisedError):
+    except (ApiRefusedError, SourceNotAuthorisedError):
         return None, ["consumer", "direct", "get"]
     config: Info = info["config"]
     ways: list[Transport]

@@ -11,7 +11,12 @@ from typing import Any, Final, Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from natsctl.spark.source.errors import ApiRefusedError, NoResponseError, NotAuthorisedError, ServerUnreachableError
+from natsctl.spark.source.errors import (
+    ApiRefusedError,
+    NoResponseError,
+    ServerUnreachableError,
+    SourceNotAuthorisedError,
+)
 from natsctl.spark.source.handshake import ServerSettings
 from natsctl.spark.source.jetstream_api import BlockOffer, JetStreamApi
 from natsctl.spark.source.link import Link
@@ -78,7 +83,7 @@ class Task:
         return self.todo.stream
 
     def look(self) -> dict[str, Any]:
-        """Return the answer to STREAM.INFO; raises StreamNotFoundError, NotAuthorisedError."""
+        """Return the answer to STREAM.INFO; raises StreamNotFoundError, SourceNotAuthorisedError."""
         answer, self.block_offer = self.api.stream_and_blocks(self.stream)
         return answer
 
@@ -108,14 +113,14 @@ class Task:
         for pattern in self.todo.filters or (">",):
             try:
                 found = self.api.message(self.stream, {"seq": self.at, "next_by_subj": pattern})
-            except (NotAuthorisedError, ApiRefusedError, NoResponseError):
+            except (SourceNotAuthorisedError, ApiRefusedError, NoResponseError):
                 return False
             if found is not None and found.seq <= self.todo.last:
                 return True
         return False
 
     def gather(self, data: bytes, enough: int = WINDOW_BYTES) -> bytes:
-        """Return the buffered input and the next window; raises NoResponseError, ConnectionLostError."""
+        """Return the buffered input and the next window; raises NoResponseError, SourceConnectionLostError."""
         parts = [data, self.link.read(self.limits.timeout_s)]
         size = sum(map(len, parts))
         while size < enough:

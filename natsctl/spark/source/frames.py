@@ -53,7 +53,7 @@ class Cut(NamedTuple):
     """Messages and lines between the frames, and after them."""
 
 
-class Sizes(NamedTuple):
+class FrameSizes(NamedTuple):
     """Sizes of the header blocks (None if no frame has one), and of the blocks with their payloads."""
 
     heads: pa.Int32Array | None
@@ -101,12 +101,12 @@ class FrameColumns:
         )
         return Cut(rows, words, self._places, lines[1])
 
-    def _sizes(self, texts: pa.BinaryArray) -> Sizes | None:
+    def _sizes(self, texts: pa.BinaryArray) -> FrameSizes | None:
         """Return the sizes out of `<a word> [<header size>] <whole size>`, row by row; None for other texts."""
         count, found = len(texts), pc.split_pattern(texts, b" ")
         words = found.values
         if len(words) == 2 * count:
-            return Sizes(None, parsed_ints(self._picker.every(words, 2, 1, count)).cast(pa.int32()))
+            return FrameSizes(None, parsed_ints(self._picker.every(words, 2, 1, count)).cast(pa.int32()))
         one, begins = repeated_int(1, 1)[0], found.offsets
         amounts = pc.subtract(begins[1:], begins[:-1])
         with_head = pc.equal(amounts, repeated_int(3, 1)[0])
@@ -114,7 +114,7 @@ class FrameColumns:
             return None
         totals = parsed_ints(words.take(pc.subtract(begins[1:], one))).cast(pa.int32())
         seconds = parsed_ints(words.take(pc.add(begins[:-1], one))).cast(pa.int32())
-        return Sizes(pc.if_else(with_head, seconds, repeated_int(0, 1)[0]), totals)
+        return FrameSizes(pc.if_else(with_head, seconds, repeated_int(0, 1)[0]), totals)
 
     def _lines(self, lines: pa.BinaryArray) -> tuple[pa.BinaryArray, list[Message | bytes]] | None:
         """Return the subjects of `MSG <subject>`, and the text before them; the last has no next frame."""
@@ -138,7 +138,7 @@ class FrameColumns:
 class Contents:
     """The parts of a piece after its numbers: headers, payload, its line end, and the rest."""
 
-    def __init__(self, picker: RowPicker, halves: pa.BinaryArray, sizes: Sizes) -> None:
+    def __init__(self, picker: RowPicker, halves: pa.BinaryArray, sizes: FrameSizes) -> None:
         """Select every second half: it has these parts."""
         count, places = len(sizes.totals), offsets(halves)
         begins, ends = (picker.every(places, 2, at, count).cast(pa.int64()) for at in (1, 2))

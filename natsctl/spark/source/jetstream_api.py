@@ -14,9 +14,9 @@ from typing import Any, Final, NamedTuple, NoReturn, TypeVar
 
 from natsctl.spark.source.errors import (
     ApiRefusedError,
-    ConnectionLostError,
     NoResponseError,
-    NotAuthorisedError,
+    SourceConnectionLostError,
+    SourceNotAuthorisedError,
     StreamNotFoundError,
 )
 from natsctl.spark.source.handshake import ServerSettings
@@ -40,7 +40,7 @@ _ASKS_FOR_BLOCKS: Final = b"NATS/1.0\r\nNats-Stream-Blocks: 1\r\n\r\n"
 DIRECT_HEADERS: Final = (b"Nats-Sequence", b"Nats-Subject", b"Nats-Time-Stamp")
 
 
-class StoredMessage(NamedTuple):
+class StoredPosition(NamedTuple):
     """The place of a message in its stream."""
 
     seq: int
@@ -73,7 +73,7 @@ class JetStreamApi:
     def ask(self, name: str, body: dict[str, Any] | None = None, *, timeout_s: float | None = None) -> dict[str, Any]:
         """Return the answer to a request of the JetStream API; asked once more where the connection is lost meanwhile.
 
-        Raises ApiRefusedError, StreamNotFoundError, NotAuthorisedError, ServerUnreachableError.
+        Raises ApiRefusedError, StreamNotFoundError, SourceNotAuthorisedError, ServerUnreachableError.
         """
         return self._asked(name, json.dumps(body).encode() if body is not None else b"", b"", timeout_s)[0]
 
@@ -83,7 +83,7 @@ class JetStreamApi:
         """Return the same, with the headers of the answer."""
         try:
             reply = self._link.request(self.subject(name), data, timeout_s=timeout_s, headers=headers)
-        except ConnectionLostError:
+        except SourceConnectionLostError:
             self._link.reopen()
             reply = self._link.request(self.subject(name), data, timeout_s=timeout_s, headers=headers)
         if reply.status == 503:
@@ -151,7 +151,7 @@ class JetStreamApi:
             return False
         return True
 
-    def message(self, stream: str, wanted: dict[str, Any]) -> StoredMessage | None:
+    def message(self, stream: str, wanted: dict[str, Any]) -> StoredPosition | None:
         """Return one stored message, by `seq`, `start_time` and `next_by_subj`, or None.
 
         Asks the leader, or if that is not permitted any server that answers direct gets.
@@ -162,13 +162,13 @@ class JetStreamApi:
             if refusal.err_code == NO_MESSAGE:
                 return None
             raise
-        except NotAuthorisedError:
+        except SourceNotAuthorisedError:
             reply = self._link.request(self.subject(f"DIRECT.GET.{stream}"), json.dumps(wanted).encode())
             if reply.status == 503 or (reply.status == 0 and not _is_of(stream, reply)):
                 raise
             return _from_headers(reply) if reply.status == 0 else None
         message = answer["message"]
-        return StoredMessage(int(message["seq"]), message["subject"], time_ns_of(message["time"]))
+        return StoredPosition(int(message["seq"]), message["subject"], time_ns_of(message["time"]))
 
     def sequence_at(self, stream: str, time_ns: int, filters: Sequence[str] = ()) -> int:
         """Return the first sequence stored at or after a moment (on `filters`), or last + 1."""
@@ -178,7 +178,7 @@ class JetStreamApi:
     def counted(self, stream: str, first: int, filters: Sequence[str] = ()) -> int:
         """Return the number of messages from a sequence on, of those on `filters`.
 
-        Uses direct gets, or a temporary consumer; raises ApiRefusedError, NotAuthorisedError
+        Uses direct gets, or a temporary consumer; raises ApiRefusedError, SourceNotAuthorisedError
         where neither is allowed.
         """
         counted = [self._pending_directly(stream, first, each) for each in filters or (">",)]
@@ -190,7 +190,7 @@ class JetStreamApi:
         """Return the same, or if counting is not permitted the number of sequences, an upper bound."""
         try:
             return self.counted(stream, first, filters)
-        except (ApiRefusedError, NotAuthorisedError):
+        except (ApiRefusedError, SourceNotAuthorisedError):
             state = self._state(stream)
             return int(min(max(state["last_seq"] - max(first, state["first_seq"]) + 1, 0), state["messages"]))
 
@@ -221,7 +221,7 @@ class JetStreamApi:
         body = {"seq": max(first, 1), "next_by_subj": pattern, "batch": 1}
         try:
             reply = self._link.request(self.subject(f"DIRECT.GET.{stream}"), json.dumps(body).encode())
-        except NotAuthorisedError:
+        except SourceNotAuthorisedError:
             return None
         if reply.status == 404:
             return 0 if self.message(stream, {"seq": body["seq"], "next_by_subj": pattern}) is None else None
@@ -281,10 +281,10 @@ def _is_of(stream: str, reply: Reply) -> bool:
     return header_of(reply.headers, b"Nats-Stream") == stream.encode()
 
 
-def _from_headers(reply: Reply) -> StoredMessage:
+def _from_headers(reply: Reply) -> StoredPosition:
     """Return the place of the message that a direct get returns."""
     sequence, subject, stamp = (header_of(reply.headers, name) for name in DIRECT_HEADERS)
-    return StoredMessage(int(sequence), subject.decode(), time_ns_of(stamp.decode()))
+    return StoredPosition(int(sequence), subject.decode(), time_ns_of(stamp.decode()))
 
 
 def object_in(body: bytes, name: str) -> dict[str, Any]:
@@ -323,7 +323,7 @@ class Asking:
         while True:
             try:
                 return question(self._api())
-            except (ConnectionLostError, NoResponseError):
+            except (SourceConnectionLostError, NoResponseError):
                 self.close()
                 if not left:
                     raise

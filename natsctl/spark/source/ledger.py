@@ -24,11 +24,11 @@ from natsctl.spark.source.acks import stream_key
 from natsctl.spark.source.arrays import binary_array, int_array
 from natsctl.spark.source.errors import (
     ApiRefusedError,
-    ConnectionLostError,
     JetStreamSourceError,
     NoResponseError,
     OptionError,
     PublishError,
+    SourceConnectionLostError,
     StreamNotFoundError,
 )
 from natsctl.spark.source.fetch import read_range
@@ -136,7 +136,7 @@ class Ledger:
         for _ in range(self._settings.retries):
             try:
                 return self._put_once(key, note)
-            except (ConnectionLostError, NoResponseError):
+            except (SourceConnectionLostError, NoResponseError):
                 self._link.reopen()
         return self._put_once(key, note)
 

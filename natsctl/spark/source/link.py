@@ -10,12 +10,12 @@ from typing import Final, NamedTuple
 
 from natsctl.client.blocking import BlockingConnection
 from natsctl.spark.source.errors import (
-    ConnectionLostError,
     JetStreamSourceError,
     NoResponseError,
-    NotAuthorisedError,
     OptionError,
     ServerUnreachableError,
+    SourceConnectionLostError,
+    SourceNotAuthorisedError,
 )
 from natsctl.spark.source.handshake import Encryption, ServerSettings, credentials_at, server_url
 from natsctl.wire.client import INFO_VERB, ClientProtocol, ServerLineError, TlsNotOfferedError
@@ -130,7 +130,7 @@ class Reply(NamedTuple):
 
 
 class Link(BlockingConnection):
-    """One connection; after `ConnectionLostError`, `reopen` makes another, without the subscriptions of the old."""
+    """One connection; after `SourceConnectionLostError`, `reopen` makes another, without its subscriptions."""
 
     def __init__(self, settings: ServerSettings) -> None:
         super().__init__(settings.inbox_prefix)
@@ -140,7 +140,10 @@ class Link(BlockingConnection):
 
     @classmethod
     def open(cls, settings: ServerSettings) -> Link:
-        """Connect to the first server that answers; raises ServerUnreachableError, NotAuthorisedError, OptionError."""
+        """Connect to the first server that answers.
+
+        Raises ServerUnreachableError, SourceNotAuthorisedError, OptionError.
+        """
         for url in settings.urls:
             server_url(url)
         link = cls(settings)
@@ -179,7 +182,7 @@ class Link(BlockingConnection):
         raise failure
 
     def _greet(self, url: str, certificate_name: str) -> None:
-        """Connect and log in; raises ServerUnreachableError, NotAuthorisedError, OptionError.
+        """Connect and log in; raises ServerUnreachableError, SourceNotAuthorisedError, OptionError.
 
         `certificate_name` is the host that the certificate must name if the address came from another server's INFO.
         """
@@ -202,11 +205,11 @@ class Link(BlockingConnection):
             raise OptionError("nkey, credentials: the NKey seed in it is not valid") from failure
         except ssl.SSLCertVerificationError as failure:
             text = f"{address}: the server's certificate is not accepted: {failure.verify_message}"
-            raise NotAuthorisedError(text) from failure
+            raise SourceNotAuthorisedError(text) from failure
         except TlsNotOfferedError:
             raise ServerUnreachableError(f"{address}: TLS was requested, but this server does not offer it") from None
         except ServerLineError as failure:
-            kind = NotAuthorisedError if failure.refuses_login else ServerUnreachableError
+            kind = SourceNotAuthorisedError if failure.refuses_login else ServerUnreachableError
             raise kind(f"{address}: the server refuses the login: {failure.text}") from None
         except OSError as failure:
             raise ServerUnreachableError(f"no server answers at {address}: {failure}") from failure
@@ -214,7 +217,7 @@ class Link(BlockingConnection):
             raise ServerUnreachableError(f"{address}: the server does not speak the NATS protocol{_HINT}") from failure
 
     def send(self, data: bytes) -> None:
-        """Send raw protocol lines; raises ConnectionLostError, also if the server reads nothing for long."""
+        """Send raw protocol lines; raises SourceConnectionLostError, also if the server reads nothing for long."""
         try:
             super().send(data)
         except OSError as failure:
@@ -223,7 +226,7 @@ class Link(BlockingConnection):
     def read(self, timeout_s: float) -> bytes:
         """Return received bytes, possibly ending within a frame; 0 does not wait.
 
-        Raises NoResponseError, ConnectionLostError.
+        Raises NoResponseError, SourceConnectionLostError.
         """
         try:
             return super().read(timeout_s)
@@ -233,22 +236,25 @@ class Link(BlockingConnection):
             raise _lost(failure) from failure
 
     def handle_line(self, line: bytes) -> None:
-        """Handle a line between messages; raises NotAuthorisedError, ConnectionLostError for an error."""
+        """Handle a line between messages; raises SourceNotAuthorisedError, SourceConnectionLostError for an error."""
         try:
             super().handle_line(line)
         except ServerLineError as failure:
             if failure.refused:
-                raise NotAuthorisedError(f"the server refuses it: {failure.text}") from None
-            raise ConnectionLostError(f"the server ends the connection: {failure.text}") from None
+                raise SourceNotAuthorisedError(f"the server refuses it: {failure.text}") from None
+            raise SourceConnectionLostError(f"the server ends the connection: {failure.text}") from None
         except ValueError as failure:
-            raise ConnectionLostError(f"the server sends an {failure}") from None
+            raise SourceConnectionLostError(f"the server sends an {failure}") from None
         if line.startswith(INFO_VERB):
             self._learn_servers()
 
     def request(
         self, subject: str, body: bytes = b"", *, timeout_s: float | None = None, headers: bytes = b""
     ) -> Reply:
-        """Return the answer to a request; raises NoResponseError, NotAuthorisedError, ConnectionLostError."""
+        """Return the answer to a request.
+
+        Raises NoResponseError, SourceNotAuthorisedError, SourceConnectionLostError.
+        """
         wait_s = self.settings.timeout_s if timeout_s is None else timeout_s
         try:
             block, answer = self.exchange(subject, body, headers, wait_s)
@@ -274,8 +280,8 @@ class Link(BlockingConnection):
                 self._servers.append((url, name or current.host))
 
 
-def _lost(failure: OSError) -> ConnectionLostError:
-    return ConnectionLostError(f"the connection to the server was lost: {failure}")
+def _lost(failure: OSError) -> SourceConnectionLostError:
+    return SourceConnectionLostError(f"the connection to the server was lost: {failure}")
 
 
 _HINT: Final = " (it may want TLS at once: tlsFirst)"

@@ -56,7 +56,7 @@ class Roles:
     """Columns of stream and sequence from reading; they distinguish rows of equal content."""
 
 
-class _Columns:
+class _MessageColumns:
     """The columns of a frame by their names without case, and which of them have a meaning by now."""
 
     def __init__(self, schema: StructType) -> None:
@@ -91,7 +91,7 @@ class _Columns:
 
 def write_roles(schema: StructType, options: Options) -> Roles:
     """Return the roles of a frame's columns. Raises OptionError that names a column that cannot be written."""
-    columns = _Columns(schema)
+    columns = _MessageColumns(schema)
     whole = "value" not in columns.kinds and options["valueFormat"] == "json"
     fixed = options["subject"] or ""
     subject = "" if fixed and whole else columns.take("subject", StringType)
@@ -124,7 +124,7 @@ def write_roles(schema: StructType, options: Options) -> Roles:
     )
 
 
-def _msg_id(columns: _Columns, named: str, whole: bool) -> str:
+def _msg_id(columns: _MessageColumns, named: str, whole: bool) -> str:
     """Return the column of the ids; one that was named by an option is part of a JSON payload nevertheless."""
     found = columns.take(named or MSG_ID, StringType, IntegralType, keep=bool(named) and whole)
     if named and not found:
@@ -132,7 +132,7 @@ def _msg_id(columns: _Columns, named: str, whole: bool) -> str:
     return found
 
 
-def _order(columns: _Columns, named: tuple[str, ...], whole: bool) -> tuple[str, ...]:
+def _order(columns: _MessageColumns, named: tuple[str, ...], whole: bool) -> tuple[str, ...]:
     """Return the columns to sort by; they need no other meaning, and keep one that they have."""
     found = tuple(columns.take(name, keep=whole or name.lower() == "value") for name in named)
     for name, column in zip(named, found, strict=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from natsctl.spark.source.acks import COUNTED, Answers, Place, Refusal
+from natsctl.spark.source.acks import COUNTED, AckPlace, Answers, Refusal
 from natsctl.spark.source.messages import Messages, content, digest_of
 
 
@@ -85,7 +85,7 @@ class NumberedPart:
     messages: Messages
     inbox: str
     duplicates: int = 0
-    places: dict[int, Place] = field(default_factory=dict)
+    places: dict[int, AckPlace] = field(default_factory=dict)
     """The places of the messages that are acknowledged, by their rows."""
     again: set[int] = field(default_factory=set)
     """Rows of the acknowledged messages that were stored before."""
@@ -153,7 +153,7 @@ class NumberedPart:
         rows = sorted(int(number) - self.first for number in self._pending)
         return {row: digest_of(self.messages.ids[row].as_py()) for row in rows if made[row].as_py()}
 
-    def settle(self, places: dict[int, Place]) -> None:
+    def settle(self, places: dict[int, AckPlace]) -> None:
         """Note where messages are that are stored, by their rows: they are not sent again."""
         for row, place in places.items():
             number = b"%d" % (self.first + row)

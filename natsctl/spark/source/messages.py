@@ -29,7 +29,7 @@ from typing import Any, Final, Literal, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from natsctl.spark.source.acks import Place
+from natsctl.spark.source.acks import AckPlace
 from natsctl.spark.source.arrays import binary_array, int_array
 from natsctl.spark.source.errors import PublishError
 
@@ -324,14 +324,14 @@ class Stored:
     """The target, as its acknowledgements name it."""
     warnings: tuple[str, ...] = ()
 
-    def places(self, messages: Messages) -> dict[int, Place]:
+    def places(self, messages: Messages) -> dict[int, AckPlace]:
         """Return the places of messages that are stored, by their rows."""
         if not len(self.ids):
             return {}
         found = pc.index_in(messages.ids, value_set=self.ids)
         rows, seqs = pc.indices_nonzero(pc.is_valid(found)), self.seqs.take(found.drop_null())
         pairs = zip(rows.to_pylist(), seqs.to_pylist(), strict=True)
-        return {row: Place(self.stream, b"%d" % seq) for row, seq in pairs}
+        return {row: AckPlace(self.stream, b"%d" % seq) for row, seq in pairs}
 
     def alike(self, digests: set[bytes]) -> dict[bytes, list[bytes]]:
         """Return the sequences of the messages with these contents, oldest first."""

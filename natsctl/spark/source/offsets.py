@@ -103,7 +103,7 @@ _GO_ON: Final = "start with another checkpoint or offsets, or let the query cont
 
 
 @dataclass(frozen=True)
-class StreamState:
+class StreamBounds:
     """The facts of STREAM.INFO that planning needs."""
 
     name: str
@@ -133,10 +133,10 @@ class StreamState:
         return self.retention != "limits" or self.per_subject > 0
 
 
-def stream_state(answer: dict[str, Any]) -> StreamState:
+def stream_state(answer: dict[str, Any]) -> StreamBounds:
     """Return the facts of a STREAM.INFO answer."""
     config, state = answer["config"], answer["state"]
-    return StreamState(
+    return StreamBounds(
         name=config["name"],
         created=answer["created"],
         first=max(state.get("first_seq", 0), 1),
@@ -156,7 +156,7 @@ _THINNING: Final = ("allow_rollup_hdrs", "allow_msg_ttl", "allow_msg_schedules",
 """Features that let messages replace earlier ones, expire separately, or never be copied."""
 
 
-def standing_at(seq: int, now: StreamState, since: int | None = None) -> Position:
+def standing_at(seq: int, now: StreamBounds, since: int | None = None) -> Position:
     """Return the position of a query that has read a stream up to a sequence, and its knowledge of the rest."""
     if now.deleted is None:
         return Position(seq, now.created, since)
@@ -173,7 +173,7 @@ def _limits(config: dict[str, Any]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def check_identity(stood: Position, now: StreamState, *, fail: bool) -> bool:
+def check_identity(stood: Position, now: StreamBounds, *, fail: bool) -> bool:
     """Return whether a stream is the one that was read before; raises StreamRecreatedError if that is an error."""
     if stood.same_stream(now.created):
         return True
@@ -189,7 +189,7 @@ def check_identity(stood: Position, now: StreamState, *, fail: bool) -> bool:
     return False
 
 
-def check_planned(first: int, last: int, created: str, now: StreamState, *, fail: bool) -> bool:
+def check_planned(first: int, last: int, created: str, now: StreamBounds, *, fail: bool) -> bool:
     """Return whether a stream is the one that a read was planned for; raises StreamRecreatedError if it must be."""
     if Position(last, created).same_stream(now.created):
         return True
@@ -204,7 +204,7 @@ def check_planned(first: int, last: int, created: str, now: StreamState, *, fail
     return False
 
 
-def check_end(seq: int, now: StreamState, *, fail: bool) -> bool:
+def check_end(seq: int, now: StreamBounds, *, fail: bool) -> bool:
     """Return whether a stream still reaches the read position; raises SequenceResetError if not allowed."""
     if now.last >= seq:
         return True
@@ -231,7 +231,7 @@ def check_said(option: str, seq: int, name: str, end: int, *, fail: bool) -> Non
         )
 
 
-def check_begin(first: int, last: int, now: StreamState, *, fail: bool) -> int:
+def check_begin(first: int, last: int, now: StreamBounds, *, fail: bool) -> int:
     """Return the first readable sequence from `first` to `last`.
 
     Raises DataLossError if messages before that were removed and missed.
@@ -252,7 +252,7 @@ def check_begin(first: int, last: int, now: StreamState, *, fail: bool) -> int:
     return gone + 1
 
 
-def check_deleted(stood: Position, last: int, now: StreamState, *, fail: bool) -> None:
+def check_deleted(stood: Position, last: int, now: StreamBounds, *, fail: bool) -> None:
     """Raise DataLossError where messages up to `last` were deleted that the query had not read at its last look."""
     if now.by_design or now.thins_out or stood.known is None or now.deleted is None:
         return
@@ -285,7 +285,7 @@ def spans(seqs: Sequence[int]) -> str:
     return ", ".join(texts) + (f" and {more} more" if more else "")
 
 
-def check_read(first: int, last: int, missing: int, now: StreamState, *, fail: bool) -> None:
+def check_read(first: int, last: int, missing: int, now: StreamBounds, *, fail: bool) -> None:
     """Raise DataLossError where messages went between planning and reading since the stream's beginning passed them."""
     if missing <= 0 or now.first <= first or now.by_design:
         return
@@ -299,7 +299,7 @@ def check_read(first: int, last: int, missing: int, now: StreamState, *, fail: b
     )
 
 
-def why_gone(now: StreamState) -> str:
+def why_gone(now: StreamBounds) -> str:
     """Return the cause that removed messages at the beginning of a stream: its limits, or a purge or deletes."""
     if now.limits:
         return f"expired by {', '.join(now.limits)}, or were purged"

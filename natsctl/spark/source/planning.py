@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from natsctl.spark.source.errors import ApiRefusedError, NotAuthorisedError, OptionError, StreamNotFoundError
+from natsctl.spark.source.errors import ApiRefusedError, OptionError, SourceNotAuthorisedError, StreamNotFoundError
 from natsctl.spark.source.fetch import read_range
 from natsctl.spark.source.fetch_task import FetchLimits, ReadRange
 from natsctl.spark.source.handshake import ServerSettings
 from natsctl.spark.source.jetstream_api import Asking, JetStreamApi
-from natsctl.spark.source.offsets import StreamState, check_begin, check_planned, check_read, check_said, stream_state
+from natsctl.spark.source.offsets import StreamBounds, check_begin, check_planned, check_read, check_said, stream_state
 from natsctl.spark.source.read_request import Reading, cores
 from natsctl.spark.source.rows import RowShape
 from natsctl.spark.source.source_options import EARLIEST, LATEST, check_subject, meet
@@ -203,7 +203,7 @@ CLOSE_ENOUGH = 0.95
 class Stretch:
     """From sequence `first` to `last` of a stream, both included; empty where first > last."""
 
-    state: StreamState
+    state: StreamBounds
     first: int
     last: int
 
@@ -243,7 +243,7 @@ def batch_stretches(api: JetStreamApi, reading: Reading, wanted: Wanted) -> list
     return stretches
 
 
-def starting_at(api: JetStreamApi, reading: Reading, state: StreamState) -> int:
+def starting_at(api: JetStreamApi, reading: Reading, state: StreamBounds) -> int:
     """Return the first sequence of a new query; raises OptionError if no message is late enough."""
     if (since := reading.since(state.name)) is not None:
         first = api.sequence_at(state.name, since[1])
@@ -264,7 +264,7 @@ def starting_at(api: JetStreamApi, reading: Reading, state: StreamState) -> int:
     return first
 
 
-def _last(api: JetStreamApi, reading: Reading, state: StreamState) -> int:
+def _last(api: JetStreamApi, reading: Reading, state: StreamBounds) -> int:
     """Return the last sequence that a batch wants of a stream."""
     if (until := reading.until(state.name)) is not None:
         return api.sequence_at(state.name, until[1]) - 1
@@ -293,7 +293,7 @@ def _narrowed(api: JetStreamApi, stretch: Stretch, wanted: Wanted) -> Stretch:
             first = max(first, api.sequence_at(name, wanted.since_ns))
         if wanted.until_ns is not None and first <= last:
             last = min(last, api.sequence_at(name, wanted.until_ns + 1) - 1)
-    except (ApiRefusedError, NotAuthorisedError):
+    except (ApiRefusedError, SourceNotAuthorisedError):
         pass  # Spark looks at times itself; the range is only wider than it had to be.
     return Stretch(stretch.state, first, last)
 
@@ -310,7 +310,7 @@ def count(api: JetStreamApi, stretch: Stretch, filters: Sequence[str]) -> int | 
     try:
         pending = api.counted(stretch.state.name, stretch.first, filters)
         held = pending and pending - api.counted(stretch.state.name, stretch.last + 1, filters)
-    except (ApiRefusedError, NotAuthorisedError):
+    except (ApiRefusedError, SourceNotAuthorisedError):
         return None
     return held if held > 0 or not pending else None
 
@@ -329,7 +329,7 @@ def cut(
         return stretch.last, total
     try:
         return _cut_by_count(api, stretch, filters, wanted)
-    except (ApiRefusedError, NotAuthorisedError):
+    except (ApiRefusedError, SourceNotAuthorisedError):
         return min(stretch.first + wanted - 1, stretch.last), None
 
 
@@ -387,14 +387,14 @@ def planned_parts(
 
 
 def _counts(
-    api: JetStreamApi, state: StreamState, bounds: Sequence[int], filters: Sequence[str]
+    api: JetStreamApi, state: StreamBounds, bounds: Sequence[int], filters: Sequence[str]
 ) -> Sequence[int | None]:
     """Return the number of messages from after each bound to the next, or None if unknown or zero."""
     if state.whole and not filters:
         return [max(last - max(before, state.first - 1), 0) for before, last in pairwise(bounds)]
     try:
         pending = [api.counted(state.name, bound + 1, filters) for bound in bounds]
-    except (ApiRefusedError, NotAuthorisedError):
+    except (ApiRefusedError, SourceNotAuthorisedError):
         return [None] * (len(bounds) - 1)
     return [max(here - behind, 0) or None for here, behind in pairwise(pending)]
 
@@ -425,7 +425,7 @@ def read_part(
     Raises DataLossError where the stream was made again, or messages went, since it was planned.
     """
 
-    def same(now: StreamState) -> bool:
+    def same(now: StreamBounds) -> bool:
         return check_planned(part.todo.first, part.todo.last, part.created, now, fail=part.fail)
 
     rows = 0

@@ -16,20 +16,20 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from natsctl.spark.source.acknowledged import Acknowledged
-from natsctl.spark.source.acks import AckParser, Answers, Place
+from natsctl.spark.source.acks import AckParser, AckPlace, Answers
 from natsctl.spark.source.errors import (
     ApiRefusedError,
-    ConnectionLostError,
     NoResponseError,
     PublishError,
     ServerUnreachableError,
+    SourceConnectionLostError,
 )
 from natsctl.spark.source.link import Link
 from natsctl.spark.source.message_parts import CountedPart, NumberedPart
 from natsctl.spark.source.messages import Messages, Stored
 
 
-class Window:
+class PublishWindow:
     """The parts that are under way, oldest first."""
 
     def __init__(self, acknowledged: Acknowledged | None = None) -> None:
@@ -98,7 +98,7 @@ class Window:
                 free[digest] = iter([seq for seq in (*own, *(s for s in seqs if s not in counted)) if seq not in taken])
             for row, digest in made.items():
                 if seq := next(free.get(digest, iter(())), b""):
-                    places[row] = Place(stored.stream, seq)
+                    places[row] = AckPlace(stored.stream, seq)
                     taken.add(seq)
             part.settle(places)
 
@@ -166,10 +166,10 @@ class Publisher:
         self._limits = limits
         self._inbox = link.new_inbox()
         self._acks = AckParser(self._inbox, stream, placed=acknowledged is not None)
-        self._window = Window(acknowledged)
+        self._window = PublishWindow(acknowledged)
         self._failures = 0
         self._proven = False
-        self._lost: ConnectionLostError | None = None
+        self._lost: SourceConnectionLostError | None = None
         self._subscribe()
 
     @property
@@ -180,7 +180,7 @@ class Publisher:
     def publish(self, messages: Messages) -> None:
         """Send messages, waiting while the window is full.
 
-        Raises PublishError, ServerUnreachableError, NotAuthorisedError.
+        Raises PublishError, ServerUnreachableError, SourceNotAuthorisedError.
         """
         start = 0
         while start < len(messages):
@@ -226,7 +226,7 @@ class Publisher:
             self._take(answers)
         except NoResponseError:
             self._pause()
-        except ConnectionLostError as lost:
+        except SourceConnectionLostError as lost:
             self._lost = lost
 
     def _take(self, answers: Answers) -> None:
@@ -244,7 +244,7 @@ class Publisher:
     def _send_held(self) -> None:
         try:
             self._link.send(self._window.release(only_first=not self._proven))
-        except ConnectionLostError as lost:
+        except SourceConnectionLostError as lost:
             self._lost = lost
 
     def _pause(self) -> None:
@@ -263,7 +263,7 @@ class Publisher:
                 time.sleep(self._limits.retry_interval_s)
         self._window.hold(stored)
 
-    def _reconnect(self, lost: ConnectionLostError) -> None:
+    def _reconnect(self, lost: SourceConnectionLostError) -> None:
         self._count_failure(f"{self._window.excuse()}; {lost.text}")
         self._link.reopen()
         self._acks.forget()
@@ -274,7 +274,7 @@ class Publisher:
     def _subscribe(self) -> None:
         try:
             self._link.send(f"SUB {self._inbox}.* {self._link.new_sid()}\r\n".encode())
-        except ConnectionLostError as lost:
+        except SourceConnectionLostError as lost:
             self._lost = lost
 
     def _count_failure(self, excuse: str) -> None:

@@ -26,11 +26,11 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from natsctl.spark.source.errors import (
     ApiRefusedError,
-    ConnectionLostError,
     DataLossError,
     JetStreamSourceError,
     NoResponseError,
     OptionError,
+    SourceConnectionLostError,
     StreamNotFoundError,
 )
 from natsctl.spark.source.handshake import ServerSettings
@@ -39,7 +39,7 @@ from natsctl.spark.source.offsets import (
     MAX_DELETED,
     Offsets,
     Position,
-    StreamState,
+    StreamBounds,
     check_begin,
     check_deleted,
     check_end,
@@ -107,7 +107,7 @@ class Follower:
         for stream, position in offsets.items():
             try:
                 self._move(api, stream, position.seq + 1)
-            except (ConnectionLostError, NoResponseError):
+            except (SourceConnectionLostError, NoResponseError):
                 raise
             except JetStreamSourceError as failure:
                 logging.getLogger("pyspark_jetstream").warning(
@@ -328,7 +328,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
                 steps[name] = step
         return steps
 
-    def _step(self, state: StreamState, stood: Position | None) -> Step | None:
+    def _step(self, state: StreamBounds, stood: Position | None) -> Step | None:
         """Return the messages that one stream can add; None for one that came too late for this run."""
         last, fail = state.last, self._reading.fail
         if self._target is not None:
@@ -345,7 +345,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             return Step(Stretch(state, first, last), stood)
         return Step(Stretch(state, state.first, max(last, state.first - 1)), stood, since=state.first - 1)
 
-    def _state(self, api: JetStreamApi, name: str, stood: Position | None) -> StreamState | None:
+    def _state(self, api: JetStreamApi, name: str, stood: Position | None) -> StreamBounds | None:
         """Return the state of a stream now; None if it was deleted and belongs to a pattern, if allowed."""
         try:
             return self._looked_at(api, name)
@@ -357,7 +357,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             report_loss(DataLossError(f"{text}. failOnDataLoss=false goes on without it"), fail=self._reading.fail)
         return None
 
-    def _looked_at(self, api: JetStreamApi, name: str) -> StreamState:
+    def _looked_at(self, api: JetStreamApi, name: str) -> StreamBounds:
         """Return a stream as it is now, with the sequences of deleted messages where those show a loss."""
         state = stream_state(api.stream_info(name))
         if state.deleted is not None or self._reading.filters or state.thins_out or state.by_design:
@@ -388,7 +388,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
                     check_deleted(before[name], end.seq, state, fail=self._reading.fail)
         return [*found, *parts(api, stretches, self._reading, self._reading.filters)]
 
-    def _stretch(self, state: StreamState, begin: int, last: int) -> Stretch:
+    def _stretch(self, state: StreamBounds, begin: int, last: int) -> Stretch:
         """Return the remaining part of a planned range; raises DataLossError if a loss is an error."""
         if not check_end(last, state, fail=self._reading.fail):
             last = state.last
@@ -418,7 +418,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         size = round(messages * average_bytes(stretch.state))
         return {"sequences": stretch.width, "messages": messages, "bytes": size}
 
-    def _states(self, api: JetStreamApi) -> dict[str, StreamState]:
+    def _states(self, api: JetStreamApi) -> dict[str, StreamBounds]:
         """Return the present streams; deleted ones of a pattern are left out."""
         names = chosen_streams(api, self._reading, needed=False)
         found = {name: self._state(api, name, None) for name in names}
@@ -442,11 +442,11 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._asking.close()
 
 
-def _ends(states: Mapping[str, StreamState]) -> dict[str, Position]:
+def _ends(states: Mapping[str, StreamBounds]) -> dict[str, Position]:
     return {name: Position(state.last, state.created) for name, state in states.items()}
 
 
-def average_bytes(state: StreamState) -> float:
+def average_bytes(state: StreamBounds) -> float:
     """Return the average size of a stream's messages, with their headers."""
     return state.bytes / state.messages if state.messages else 0.0
 

@@ -40,7 +40,7 @@ class WriteJob:
 
 
 @dataclass
-class Written(WriterCommitMessage):
+class WrittenMessages(WriterCommitMessage):
     """The messages that one task wrote."""
 
     messages: int = 0
@@ -104,15 +104,15 @@ def _stream(options: Options) -> str:
 LOGGER = "natsctl.spark.jetstream"
 
 
-def task_reports(messages: Sequence[WriterCommitMessage | None]) -> list[Written | None]:
+def task_reports(messages: Sequence[WriterCommitMessage | None]) -> list[WrittenMessages | None]:
     """Return the reports of tasks; their class came by value, and is another one than the driver's."""
-    return [Written(**vars(message)) if message is not None else None for message in messages]
+    return [WrittenMessages(**vars(message)) if message is not None else None for message in messages]
 
 
-def total(parts: Sequence[Written | None]) -> Written:
+def total(parts: Sequence[WrittenMessages | None]) -> WrittenMessages:
     """Return the sums over tasks; failed tasks have reported nothing."""
     done = [part for part in parts if part is not None]
-    return Written(
+    return WrittenMessages(
         messages=sum(part.messages for part in done),
         duplicates=sum(part.duplicates for part in done),
         skipped=sum(part.skipped for part in done),
@@ -127,7 +127,7 @@ def total(parts: Sequence[Written | None]) -> Written:
     )
 
 
-def report(what: str, parts: Sequence[Written | None], failed: bool = False) -> Written:
+def report(what: str, parts: Sequence[WrittenMessages | None], failed: bool = False) -> WrittenMessages:
     """Log the written messages and warnings; returns the sums."""
     log = logging.getLogger(LOGGER)
     sums = total(parts)

@@ -29,7 +29,7 @@ from natsctl.spark.source.messages import Messages, RowIds, Stored
 from natsctl.spark.source.publisher import Publisher
 from natsctl.spark.source.source_options import BATCH_WRITE, STREAM_WRITE
 from natsctl.spark.source.spark_api import DataSourceStreamArrowWriter
-from natsctl.spark.source.write_job import WriteJob, Written, report, task_reports, write_job
+from natsctl.spark.source.write_job import WriteJob, WrittenMessages, report, task_reports, write_job
 
 SORTED_ROWS = 10_000
 """Rows of a batch after a sort, the same number as Spark's."""
@@ -39,7 +39,7 @@ RESTART_NEEDS_S = 120
 """The time that a driver may take to end, start again and come to its last batch; nats-server's own default window."""
 
 
-def write_partition(job: WriteJob, key: str, partition: int, batches: Iterable[pa.RecordBatch]) -> Written:
+def write_partition(job: WriteJob, key: str, partition: int, batches: Iterable[pa.RecordBatch]) -> WrittenMessages:
     """Publish rows and return the result once all of them are acknowledged.
 
     `key` is the same for all attempts of this write or micro-batch, and of no other. Raises JetStreamSourceError.
@@ -48,7 +48,7 @@ def write_partition(job: WriteJob, key: str, partition: int, batches: Iterable[p
     rows = iter(_sorted((batch for batch in batches if batch.num_rows), job.roles.order))
     first = next(rows, None)
     if first is None:
-        return Written(ledger_key=key if job.idempotence == "ledger" else "")
+        return WrittenMessages(ledger_key=key if job.idempotence == "ledger" else "")
     with Link.open(job.settings) as link:
         ask = first.num_rows >= WORTH_ASKING_ROWS
         with closing(Suspects(job.settings, job.stream)) as suspects:
@@ -76,7 +76,7 @@ class _Writing:
         look = partial(look_up, job.settings, job.stream, key) if self._with_ledger else None
         self._publisher = Publisher(link, job.limits, job.stream, self._acknowledged, look)
 
-    def write(self, first: pa.RecordBatch, rest: Iterable[pa.RecordBatch]) -> Written:
+    def write(self, first: pa.RecordBatch, rest: Iterable[pa.RecordBatch]) -> WrittenMessages:
         rows = 0
         for batch in _chained(first, rest):
             rows += batch.num_rows
@@ -84,7 +84,7 @@ class _Writing:
                 self._publisher.publish(self._missing(messages) if len(self._stored.ids) else messages)
         self._publisher.finish()
         done = self._publisher
-        return Written(
+        return WrittenMessages(
             messages=done.messages,
             duplicates=done.duplicates,
             skipped=rows - done.messages,
@@ -125,7 +125,7 @@ def _subjects_of(job: WriteJob, link: Link) -> tuple[str, ...]:
     return tuple(config.get("subjects") or ())
 
 
-def _window_warnings(job: WriteJob, link: Link, written: Written, partition: int) -> tuple[str, ...]:
+def _window_warnings(job: WriteJob, link: Link, written: WrittenMessages, partition: int) -> tuple[str, ...]:
     """Return warnings of a duplicate window that may end before messages are sent again."""
     if job.idempotence != "ids" or not written.stream or (partition and written.seconds < RESTART_NEEDS_S / 2):
         return ()

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from natsctl.broker.auth.credentials import Certificate, ConnectOptions, Credentials, Grant, parse_dn
+from natsctl.broker.auth.credentials import ConnectOptions, Credentials, Grant, LoginCertificate, parse_dn
 from natsctl.broker.auth.static_auth import StaticAuthenticator, User
 
 
-def called(subject: str, dn: str = "") -> Certificate:
+def called(subject: str, dn: str = "") -> LoginCertificate:
     """Return a certificate of which nats-server makes the text `subject`, all of it being `dn`."""
-    return Certificate(subject, dn=parse_dn(dn or subject))
+    return LoginCertificate(subject, dn=parse_dn(dn or subject))
 
 
-def admitted(certificate: Certificate | None, *users: User, kind: str = "STANDARD", password: str = "") -> str | None:
+def admitted(
+    certificate: LoginCertificate | None, *users: User, kind: str = "STANDARD", password: str = ""
+) -> str | None:
     auth = StaticAuthenticator(users=users, map_certificates=True)
     options = ConnectOptions(user="whoever", password=password)
     answer = auth.authenticate(Credentials(options, certificate=certificate, connection_type=kind))
@@ -21,12 +23,13 @@ def admitted(certificate: Certificate | None, *users: User, kind: str = "STANDAR
 
 
 NAMED = [
-    (Certificate(emails=("other@x", "a@x")), "a@x"), (Certificate(dns_names=("host", "a.example")), "a.example"),
-    (Certificate(uris=("spiffe://x/a",)), "spiffe://x/a"), (called("CN=a,OU=b,O=c"), "CN=a,OU=b,O=c"),
+    (LoginCertificate(emails=("other@x", "a@x")), "a@x"),
+    (LoginCertificate(dns_names=("host", "a.example")), "a.example"),
+    (LoginCertificate(uris=("spiffe://x/a",)), "spiffe://x/a"), (called("CN=a,OU=b,O=c"), "CN=a,OU=b,O=c"),
     (called("CN=a,OU=b,O=c"), "O=c, CN=a, OU=b"), (called("CN=a,OU=b,O=c"), "cn=a,ou=b,o=c"),
     (called("CN=a\\, b,O=c"), "O=c,CN=a\\2C b"), (called("CN=é"), "CN=\\C3\\A9"),
-    (Certificate("CN=a", domain_components="CN=a,DC=x,DC=y"), "CN=a,DC=x,DC=y"),
-    (Certificate("CN=a", domain_components="CN=a,DC=x,DC=y"), "CN=a"),
+    (LoginCertificate("CN=a", domain_components="CN=a,DC=x,DC=y"), "CN=a,DC=x,DC=y"),
+    (LoginCertificate("CN=a", domain_components="CN=a,DC=x,DC=y"), "CN=a"),
     (called("CN=a", "DC=y,CN=a,DC=x"), "DC=y,DC=x,CN=a"), (called("CN=a", "DC=y,CN=a,DC=x"), "CN=a"),
     (called("CN=b,O=o", "CN=b,O=o,CN=a"), "CN=a,CN=b,O=o"), (called("O=a+O=b", "O=a,O=b"), "O=a+O=b"),
     (called("CN=a,O=b", "CN=a,DC=x+O=b"), "CN=a,O=b+DC=x"),
@@ -34,7 +37,7 @@ NAMED = [
 
 
 @pytest.mark.parametrize(("certificate", "name"), NAMED)
-def test_a_name_in_the_certificate_is_the_user(certificate: Certificate, name: str) -> None:
+def test_a_name_in_the_certificate_is_the_user(certificate: LoginCertificate, name: str) -> None:
     assert admitted(certificate, User("nobody", ""), User(name, "")) == name
 
 
@@ -42,30 +45,30 @@ def test_a_name_in_the_certificate_is_the_user(certificate: Certificate, name: s
     ("certificate", "name"),
     [
         (None, "a"),
-        (Certificate(), ""),
+        (LoginCertificate(), ""),
         (called("CN=a"), "a"),
         (called("CN=a,O=b"), "CN=a"),
         (called("CN=a"), "CN=a,O=b"),
         (called("CN=a"), "CN=A"),
         (called("CN=b,O=o", "CN=b,O=o,CN=a"), "O=o,CN=b"),
         (called("CN=a,O=b", "CN=a,DC=x+O=b"), "CN=a,DC=x,O=b"),
-        (Certificate("CN=a,O=b"), "O=b,CN=a"),
-        (Certificate(emails=("a@x",)), "whoever"),
+        (LoginCertificate("CN=a,O=b"), "O=b,CN=a"),
+        (LoginCertificate(emails=("a@x",)), "whoever"),
     ],
 )
-def test_other_names_are_not(certificate: Certificate | None, name: str) -> None:
+def test_other_names_are_not(certificate: LoginCertificate | None, name: str) -> None:
     assert admitted(certificate, User(name, "")) is None
 
 
 def test_what_comes_first_in_the_certificate_wins() -> None:
-    everything = Certificate("CN=a", ("mail@x",), ("host",), ("uri:x",))
+    everything = LoginCertificate("CN=a", ("mail@x",), ("host",), ("uri:x",))
     names = ["mail@x", "host", "uri:x", "CN=a"]
     for start in range(len(names)):
         assert admitted(everything, *(User(name, "") for name in reversed(names[start:]))) == names[start]
 
 
 def test_the_order_of_the_certificate_comes_before_any_other_and_that_before_the_text() -> None:
-    certificate = Certificate("CN=a,O=o", domain_components="CN=a,O=o,DC=x", dn=parse_dn("DC=x,CN=a,O=o"))
+    certificate = LoginCertificate("CN=a,O=o", domain_components="CN=a,O=o,DC=x", dn=parse_dn("DC=x,CN=a,O=o"))
     names = ["DC=x, CN=a, O=o", "O=o,DC=x,CN=a", "CN=a,O=o"]
     for start in range(len(names)):
         assert admitted(certificate, *(User(name, "") for name in reversed(names[start:]))) == names[start]
@@ -74,13 +77,13 @@ def test_the_order_of_the_certificate_comes_before_any_other_and_that_before_the
 
 
 def test_a_password_is_asked_for_besides() -> None:
-    certificate = Certificate(emails=("a@x",))
+    certificate = LoginCertificate(emails=("a@x",))
     assert admitted(certificate, User("a@x", "p")) is None
     assert admitted(certificate, User("a@x", "p"), password="p") == "a@x"
 
 
 def test_the_kind_of_connection_counts() -> None:
-    certificate = Certificate(emails=("a@x",))
+    certificate = LoginCertificate(emails=("a@x",))
     user = User("a@x", "", connection_types=frozenset({"WEBSOCKET"}))
     assert admitted(certificate, user) is None and admitted(certificate, user, kind="WEBSOCKET") == "a@x"
 

@@ -9,8 +9,8 @@ from typing import Any
 import bcrypt
 import pytest
 
-from natsctl.broker.auth.credentials import ConnectOptions, Credentials, Grant, Pending, Refusal, parse_connect
-from natsctl.broker.auth.permissions import Permissions, ResponseRule, SubjectRules
+from natsctl.broker.auth.credentials import ConnectOptions, Credentials, Grant, LoginRefusal, Pending, parse_connect
+from natsctl.broker.auth.permissions import ResponseRule, SubjectPermissions, SubjectRules
 from natsctl.broker.auth.static_auth import StaticAuthenticator, User
 from natsctl.broker.broker import Broker
 from natsctl.broker.broker_options import BrokerOptions
@@ -33,10 +33,10 @@ class Door:
 
     required, wants_nonce, default = True, False, None
 
-    def __init__(self, answer: Grant | Refusal | Pending) -> None:
+    def __init__(self, answer: Grant | LoginRefusal | Pending) -> None:
         self.answer = answer
 
-    def authenticate(self, credentials: Credentials) -> Grant | Refusal | Pending:
+    def authenticate(self, credentials: Credentials) -> Grant | LoginRefusal | Pending:
         return self.answer
 
     def still_holds(self, grant: Grant, credentials: Credentials) -> bool:
@@ -130,7 +130,7 @@ def test_a_password_that_was_right_costs_nothing_again(new_harness: NewHarness) 
 def test_an_unknown_user_takes_as_long_as_a_known_one() -> None:
     auth = StaticAuthenticator(users=[User("a", hashed())])
     answer = auth.authenticate(Credentials(ConnectOptions(user="b", password="x")))
-    assert isinstance(answer, Pending) and isinstance(answer.work(), Refusal)
+    assert isinstance(answer, Pending) and isinstance(answer.work(), LoginRefusal)
 
 
 def test_credentials_end_when_the_grant_says(new_harness: NewHarness) -> None:
@@ -187,7 +187,7 @@ def test_the_least_limit_of_payloads_counts_from_the_first_message_on(new_harnes
 
 
 def test_a_users_permissions_are_told_to_it(new_harness: NewHarness) -> None:
-    permissions = Permissions(SubjectRules(("a",)), SubjectRules(None, ("b q",)), ResponseRule(2, 3))
+    permissions = SubjectPermissions(SubjectRules(("a",)), SubjectRules(None, ("b q",)), ResponseRule(2, 3))
     harness = harness_with(new_harness, User("u", "x", permissions=permissions))
     client = harness.client(hello(user="u", **{"pass": "x"}))
     assert user_info_json(harness.broker, client.session).endswith(
@@ -196,7 +196,7 @@ def test_a_users_permissions_are_told_to_it(new_harness: NewHarness) -> None:
 
 
 def test_a_guarded_request_without_responders_is_told_so(new_harness: NewHarness) -> None:
-    permissions = Permissions(subscribe=SubjectRules(None, ("inbox.no",)))
+    permissions = SubjectPermissions(subscribe=SubjectRules(None, ("inbox.no",)))
     harness = harness_with(new_harness, User("u", "x", permissions=permissions))
     connect = (
         b'CONNECT {"verbose":false,"pedantic":false,"headers":true,"no_responders":true,"user":"u","pass":"x"}\r\n'
@@ -207,7 +207,7 @@ def test_a_guarded_request_without_responders_is_told_so(new_harness: NewHarness
 
 
 def test_a_guard_ends_with_its_subscription(new_harness: NewHarness) -> None:
-    permissions = Permissions(subscribe=SubjectRules(None, ("a.no",)))
+    permissions = SubjectPermissions(subscribe=SubjectRules(None, ("a.no",)))
     harness = harness_with(new_harness, User("u", "x", permissions=permissions))
     client = harness.client(hello(user="u", **{"pass": "x"}))
     before = harness.account.subscriptions
@@ -219,7 +219,7 @@ def test_a_guard_ends_with_its_subscription(new_harness: NewHarness) -> None:
 
 
 def test_others_pay_nothing_for_a_guard(new_harness: NewHarness) -> None:
-    permissions = Permissions(subscribe=SubjectRules(None, ("a.no",)))
+    permissions = SubjectPermissions(subscribe=SubjectRules(None, ("a.no",)))
     harness = harness_with(new_harness, User("u", "x", permissions=permissions), User("v", "x"))
     harness.client(hello(user="u", **{"pass": "x"})).say(b"SUB a.* 1\r\n")
     harness.client(hello(user="v", **{"pass": "x"})).say(b"SUB b.* 1\r\n")
@@ -234,12 +234,12 @@ def test_a_name_can_not_write_lines_of_its_own_into_the_log(new_harness: NewHarn
 
 
 def test_a_subscription_that_is_forbidden_later_ends(new_harness: NewHarness) -> None:
-    harness = harness_with(new_harness, User("u", "x", permissions=Permissions()))
+    harness = harness_with(new_harness, User("u", "x", permissions=SubjectPermissions()))
     lines: list[str] = []
     harness.broker.log_info = lines.append
     client = harness.client(hello(user="u", **{"pass": "x"}))
     client.say(b"SUB a 1\r\nSUB a.* q 2\r\nSUB b 3\r\n")
-    permissions = Permissions(subscribe=SubjectRules(None, ("a", "a.no")))
+    permissions = SubjectPermissions(subscribe=SubjectRules(None, ("a", "a.no")))
     client.session.apply_permissions(Grant("u", "$G", permissions), harness.account)
     client.session.review_subscriptions()
     assert client.heard() == b'-ERR \'Permissions Violation for Subscription to "a" (sid "1")\'\r\n'
@@ -259,7 +259,7 @@ def test_a_nonce_is_drawn_from_what_nobody_can_guess() -> None:
         def getrandbits(self, k: int, /) -> int:
             return (1 << k) - 1
 
-    door = Door(Refusal())
+    door = Door(LoginRefusal())
     door.wants_nonce = True
     broker = Broker(VirtualClock(), random.Random(1), BrokerOptions(auth=door), Foreseen())
     assert broker.connect("h", 1).login.nonce == b"_" * 14 + b"8"

@@ -7,21 +7,21 @@ from typing import Any
 import pytest
 
 from natsctl.broker.auth import permissions as room
-from natsctl.broker.auth.permissions import Permissions, ResponseRule, SessionPermissions, SubjectRules
+from natsctl.broker.auth.permissions import ResponseRule, SessionPermissions, SubjectPermissions, SubjectRules
 from tests.broker.conftest import TurnedClock
 
 SECOND = 1_000_000_000
 
 
 def may_publish(subject: str, allow: tuple[str, ...] | None = None, deny: tuple[str, ...] = ()) -> bool:
-    return SessionPermissions(Permissions(publish=SubjectRules(allow, deny)), TurnedClock()).may_publish(
+    return SessionPermissions(SubjectPermissions(publish=SubjectRules(allow, deny)), TurnedClock()).may_publish(
         subject.encode()
     )
 
 
 def may_subscribe(text: str, allow: tuple[str, ...] | None = None, deny: tuple[str, ...] = ()) -> bool:
     subject, _, queue = text.partition(" ")
-    return SessionPermissions(Permissions(subscribe=SubjectRules(allow, deny)), TurnedClock()).may_subscribe(
+    return SessionPermissions(SubjectPermissions(subscribe=SubjectRules(allow, deny)), TurnedClock()).may_subscribe(
         subject.encode(), queue.encode()
     )
 
@@ -62,7 +62,7 @@ def test_subscribing(text: str, allow: tuple[str, ...] | None, deny: tuple[str, 
 
 
 def test_everything_after_a_star_is_let_in_and_held_to_the_star() -> None:
-    permit = SessionPermissions(Permissions(subscribe=SubjectRules(("a.*",))), TurnedClock())
+    permit = SessionPermissions(SubjectPermissions(subscribe=SubjectRules(("a.*",))), TurnedClock())
     assert permit.may_subscribe(b"a.>", b"") and permit.must_filter(b"a.>", b"")
     wider = permit.is_wider(b"a.>")
     assert permit.lets_through(b"a.b", b"", wider)
@@ -79,18 +79,20 @@ FILTERED = [
 def test_only_wildcards_that_meet_a_deny_are_filtered(
     subject: bytes, queue: bytes, deny: tuple[str, ...], answer: bool
 ) -> None:
-    permit = SessionPermissions(Permissions(subscribe=SubjectRules(None, deny)), TurnedClock())
+    permit = SessionPermissions(SubjectPermissions(subscribe=SubjectRules(None, deny)), TurnedClock())
     assert permit.must_filter(subject, queue) is answer
 
 
 def answering(most: int = 1, expires_s: float = 60) -> tuple[SessionPermissions, TurnedClock]:
     clock = TurnedClock()
     rule = ResponseRule(most, round(expires_s * SECOND))
-    return SessionPermissions(Permissions(responses=rule), clock), clock
+    return SessionPermissions(SubjectPermissions(responses=rule), clock), clock
 
 
 def test_what_may_be_published_anyway_is_not_counted() -> None:
-    permit = SessionPermissions(Permissions(publish=SubjectRules(("r",)), responses=ResponseRule(1)), TurnedClock())
+    permit = SessionPermissions(
+        SubjectPermissions(publish=SubjectRules(("r",)), responses=ResponseRule(1)), TurnedClock()
+    )
     permit.note_reply(b"r")
     assert all(permit.may_publish(b"r") for _ in range(9))
 
@@ -114,7 +116,7 @@ def test_used_and_old_replies_are_looked_for_now_and_then() -> None:
 
 def test_answers_are_cached_up_to_a_limit() -> None:
     permit = SessionPermissions(
-        Permissions(publish=SubjectRules(("a.*",)), subscribe=SubjectRules(None, ("b",))), TurnedClock()
+        SubjectPermissions(publish=SubjectRules(("a.*",)), subscribe=SubjectRules(None, ("b",))), TurnedClock()
     )
     for number in range(3 * room.MAX_CACHED):
         assert permit.may_publish(b"a.%d" % number)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import bcrypt
 import pytest
 
-from natsctl.broker.auth.credentials import ConnectOptions, Credentials, Grant, Pending, Refusal, parse_connect
+from natsctl.broker.auth.credentials import ConnectOptions, Credentials, Grant, LoginRefusal, Pending, parse_connect
 from natsctl.broker.auth.static_auth import StaticAuthenticator, User
 
 HASH = bcrypt.hashpw(b"secret", bcrypt.gensalt(4)).decode()
@@ -15,7 +15,7 @@ def grant(auth: StaticAuthenticator, **given: str) -> Grant | None:
     answer = auth.authenticate(Credentials(ConnectOptions(**given)))
     if isinstance(answer, Pending):
         answer = answer.work()
-    return None if isinstance(answer, Refusal) else answer
+    return None if isinstance(answer, LoginRefusal) else answer
 
 
 def test_a_broken_hash_or_endless_password_is_a_refusal() -> None:
@@ -61,7 +61,7 @@ def work_of_a_refusal(monkeypatch: pytest.MonkeyPatch, auth: StaticAuthenticator
     answer = auth.authenticate(Credentials(ConnectOptions(**shown), connection_type=kind))
     answer = answer.work() if isinstance(answer, Pending) else answer
     monkeypatch.setattr(bcrypt, "checkpw", checkpw)
-    assert isinstance(answer, Refusal)
+    assert isinstance(answer, LoginRefusal)
     return rounds
 
 

@@ -17,7 +17,7 @@ import pytest
 from natsctl.api.jwt_claims import AccountClaims, decode
 from natsctl.api.jwt_validation import MAX_FAULTS, account_faults
 from natsctl.api.subject_index import finish
-from natsctl.broker.auth.permissions import Permissions, SubjectRules
+from natsctl.broker.auth.permissions import SubjectPermissions, SubjectRules
 from natsctl.broker.auth.static_auth import StaticAuthenticator, User
 from natsctl.broker.broker import Broker
 from natsctl.broker.broker_options import BrokerOptions
@@ -191,7 +191,7 @@ def test_login_during_a_reload_gets_only_what_the_new_configuration_gives() -> N
 
 
 def test_login_with_many_permissions_waits_and_the_next_one_shares_them() -> None:
-    rules = Permissions(subscribe=SubjectRules(None, tuple(f"p.{n}.*" for n in range(10 * MANY))))
+    rules = SubjectPermissions(subscribe=SubjectRules(None, tuple(f"p.{n}.*" for n in range(10 * MANY))))
     auth = StaticAuthenticator(users=(User("u", "p", permissions=rules),))
     broker, counter = Broker(VirtualClock(), random.Random(1), BrokerOptions(auth=auth)), CallCounter()
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from natsctl.broker.auth.credentials import Credentials, Grant
-from natsctl.broker.auth.permissions import Permissions, ResponseRule, SubjectRules
+from natsctl.broker.auth.permissions import ResponseRule, SubjectPermissions, SubjectRules
 from natsctl.broker.auth.static_auth import StaticAuthenticator, User
 from natsctl.broker.leaf.handshake import LeafOptions, RemoteOptions
 from natsctl.broker.leaf.link import LeafLink
@@ -77,7 +77,7 @@ def test_who_says_nothing_is_closed_in_time(servers: Servers, hub: Server) -> No
 
 
 def test_users_are_told_what_they_may_and_held_to_it(servers: Servers, spoke: Server) -> None:
-    permissions = Permissions(SubjectRules(allow=("up.>",), deny=("up.no",)), SubjectRules(allow=("down.>",)))
+    permissions = SubjectPermissions(SubjectRules(allow=("up.>",), deny=("up.no",)), SubjectRules(allow=("down.>",)))
     auth = StaticAuthenticator(users=[User("u", "p", permissions=permissions)])
     hub = servers.start("HUB", leaf=LeafOptions(auth=auth))
     shown = RemoteOptions(signer=lambda nonce: {"user": "u", "password": "p"})
@@ -100,7 +100,7 @@ def test_users_are_told_what_they_may_and_held_to_it(servers: Servers, spoke: Se
 
 
 def test_a_spoke_that_sends_what_its_user_may_not_is_cut_off(servers: Servers) -> None:
-    permissions = Permissions(SubjectRules(allow=("up.>",)), SubjectRules(allow=("down.>",)))
+    permissions = SubjectPermissions(SubjectRules(allow=("up.>",)), SubjectRules(allow=("down.>",)))
     auth = StaticAuthenticator(users=[User("u", "p", permissions=permissions)])
     for line, error in (
         (b"LMSG other 0\r\n\r\n", b"Permissions Violation for Publish to"),
@@ -155,7 +155,7 @@ def test_credentials_over_the_link_never_reach_a_log(servers: Servers, hub: Serv
 
 
 def test_a_user_that_may_answer_answers_what_it_was_sent_and_once(servers: Servers) -> None:
-    permissions = Permissions(SubjectRules(allow=("up",)), SubjectRules(), ResponseRule())
+    permissions = SubjectPermissions(SubjectRules(allow=("up",)), SubjectRules(), ResponseRule())
     hub = servers.start(
         "HUB", leaf=LeafOptions(auth=StaticAuthenticator(users=[User("u", "p", permissions=permissions)]))
     )
@@ -172,7 +172,7 @@ def test_a_user_that_may_answer_answers_what_it_was_sent_and_once(servers: Serve
 
 
 def test_a_user_that_may_answer_and_is_only_denied_subjects_sends_nothing_else(servers: Servers) -> None:
-    permissions = Permissions(SubjectRules(deny=("no",)), SubjectRules(), ResponseRule())
+    permissions = SubjectPermissions(SubjectRules(deny=("no",)), SubjectRules(), ResponseRule())
     hub = servers.start(
         "HUB", leaf=LeafOptions(auth=StaticAuthenticator(users=[User("u", "p", permissions=permissions)]))
     )

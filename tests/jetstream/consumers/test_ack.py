@@ -7,7 +7,7 @@ import errno
 import pytest
 
 from natsctl.testing.jet import Jet, texts
-from natsctl.testing.simdisk import Fault
+from natsctl.testing.simdisk import DiskFault
 from natsctl.wire.client import encode_pub
 
 
@@ -128,7 +128,7 @@ def test_a_double_ack_is_not_answered_when_the_disk_fails(jet: Jet) -> None:
     jet.consumer()
     jet.publish("a", "b")
     one, two = jet.pull(b"2")
-    jet.machine.disk.plan = lambda call, path: Fault(error=errno.EIO) if call in ("sync", "pwrite") else None
+    jet.machine.disk.plan = lambda call, path: DiskFault(error=errno.EIO) if call in ("sync", "pwrite") else None
     assert jet.double_ack(one) == []
     assert jet.double_ack(two) == []
     created = {"stream_name": "S", "config": {"durable_name": "D"}}

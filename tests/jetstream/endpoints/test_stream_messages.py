@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from natsctl.testing.jet import Jet, ok
-from natsctl.testing.simdisk import Fault
+from natsctl.testing.simdisk import DiskFault
 
 
 def got(answer: Any) -> Any:
@@ -80,7 +80,7 @@ def test_what_the_disk_could_not_take_is_counted_nowhere(jet: Jet) -> None:
     jet.machine.hold_commits = True
     jet.publish("x")
     sids = asked(jet, ("STREAM.INFO.S", b""), ("CONSUMER.INFO.S.C", b""), ("CONSUMER.MSG.NEXT.S.C", {"no_wait": True}))
-    full = Fault(error=errno.ENOSPC)
+    full = DiskFault(error=errno.ENOSPC)
     disk = jet.machine.disk
     disk.plan = lambda call, path: full if call == "pwrite" and disk.exists("RESERVE") else None
     jet.machine.hold_commits = False

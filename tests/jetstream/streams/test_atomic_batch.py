@@ -11,7 +11,7 @@ from natsctl.jetstream.engine_options import BatchLimits, JetStreamOptions
 from natsctl.store.options import StoreOptions
 from natsctl.testing.jet import Jet, ok
 from natsctl.testing.machine import Machine
-from natsctl.testing.simdisk import Crash, Fault, SimDisk
+from natsctl.testing.simdisk import Crash, DiskFault, SimDisk
 from tests.support import tiers
 from tests.support.stored_messages import put
 
@@ -131,7 +131,7 @@ def test_ids_of_a_batch_are_remembered_across_a_restart(jet: Jet) -> None:
 def test_a_batch_that_no_disk_takes_is_refused_as_a_whole(jet: Jet) -> None:
     jet.stream(allow_atomic=True)
     send(jet, "b", 1)
-    jet.machine.disk.plan = lambda call, path: Fault(error=5) if call == "sync" else None
+    jet.machine.disk.plan = lambda call, path: DiskFault(error=5) if call == "sync" else None
     assert code(send(jet, "b", 2, "1")) == 10077
     jet.machine.disk.plan = lambda call, path: None
     assert state(Jet(jet.machine.restarted(SimDisk.power_loss)))[2] in (0, 2)
@@ -198,10 +198,10 @@ def test_after_a_crash_a_batch_is_there_whole_or_not_at_all(seed: int, crash: An
     left = rng.randint(0, 50)
     work = Work(jet, rng)
 
-    def plan(call: str, path: str) -> Fault | None:
+    def plan(call: str, path: str) -> DiskFault | None:
         nonlocal left
         left -= work.commits and call in ("pwrite", "sync", "rename", "fsync_dir")
-        return Fault(crash=True) if left < 0 else None
+        return DiskFault(crash=True) if left < 0 else None
 
     disk.plan = plan
     with pytest.raises(Crash):

@@ -7,7 +7,7 @@ from typing import Any
 from natsctl.jetstream.engine_options import BatchLimits, JetStreamOptions
 from natsctl.testing.jet import Jet, ok
 from natsctl.testing.machine import Machine
-from natsctl.testing.simdisk import Fault
+from natsctl.testing.simdisk import DiskFault
 
 START, APPEND, COMMIT, END, PING = range(5)
 
@@ -74,7 +74,7 @@ def test_messages_that_no_disk_takes_are_refused_and_end_the_batch(jet: Jet) -> 
     jet.stream(allow_batched=True)
     fast = Publisher(jet)
     fast.send(1, START)
-    jet.machine.disk.plan = lambda call, path: Fault(error=5) if call == "sync" else None
+    jet.machine.disk.plan = lambda call, path: DiskFault(error=5) if call == "sync" else None
     (answer,) = fast.send(2)
     assert answer["error"]["err_code"] == 10077
     assert jet.machine.engine.open_batches.fast == 0

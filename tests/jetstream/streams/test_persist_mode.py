@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from natsctl.testing.jet import Jet, ok
 from natsctl.testing.machine import Machine
-from natsctl.testing.simdisk import Fault, SimDisk
+from natsctl.testing.simdisk import DiskFault, SimDisk
 
 
 def syncs(jet: Jet, seconds: float = 0) -> int:
     """Publish, see the ack, let time pass, and return how many files of messages were synced meanwhile."""
     synced: list[str] = []
 
-    def watch(call: str, path: str) -> Fault | None:
+    def watch(call: str, path: str) -> DiskFault | None:
         if call == "sync" and path.endswith(".seg"):
             synced.append(path)
         return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from natsctl.testing.jet import Jet, ok
 from natsctl.testing.machine import Machine
-from natsctl.testing.simdisk import Fault
+from natsctl.testing.simdisk import DiskFault
 
 
 def lines(header: bytes) -> list[bytes]:
@@ -38,7 +38,7 @@ def test_nothing_is_kept_for_nobody(jet: Jet) -> None:
 def test_what_the_disk_does_not_keep_is_not_told(jet: Jet) -> None:
     jet.stream(republish={"src": ">", "dest": "r.>"})
     sid = jet.listen("r.>")
-    jet.machine.disk.plan = lambda call, path: Fault(error=5) if call == "sync" else None
+    jet.machine.disk.plan = lambda call, path: DiskFault(error=5) if call == "sync" else None
     jet.publish("lost")
     assert jet.heard(sid) == []
 

@@ -19,7 +19,7 @@ from natsctl.jetstream.streams.schedule_pattern import (
     parse_cron,
 )
 from natsctl.testing.jet import SECOND, Jet, ok, texts
-from natsctl.testing.simdisk import Fault, SimDisk
+from natsctl.testing.simdisk import DiskFault, SimDisk
 from tests.support.stored_messages import header_block, put, stored_rows
 
 CRASHES = pytest.mark.parametrize("crash", [SimDisk.kill, SimDisk.power_loss], ids=["kill", "power_loss"])
@@ -166,7 +166,7 @@ def test_a_batch_may_hold_schedules(jet: Jet) -> None:
 
 def test_a_disk_that_is_full_loses_no_firing(jet: Jet) -> None:
     put(jet, "s.job", b"work", Nats_Schedule="@at 2026-01-01T00:00:05Z", Nats_Schedule_Target="s.out")
-    full = [Fault(error=errno.ENOSPC)]
+    full = [DiskFault(error=errno.ENOSPC)]
     jet.machine.disk.plan = lambda call, path: full.pop() if full and path.endswith(".seg") else None
     jet.advance(5.5)
     assert not full

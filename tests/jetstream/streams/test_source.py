@@ -12,7 +12,7 @@ from natsctl.api.headers import get as header_of
 from natsctl.jetstream.engine_options import JetStreamOptions
 from natsctl.testing.jet import SECOND, Jet, ok
 from natsctl.testing.machine import Machine
-from natsctl.testing.simdisk import Fault, no_faults
+from natsctl.testing.simdisk import DiskFault, no_faults
 from tests.support.stored_messages import stored_rows
 
 PATIENCE_S = 25
@@ -348,10 +348,10 @@ def test_a_full_disk_makes_a_source_take_again_what_was_lost(jet: Jet) -> None:
 
     writes = 0
 
-    def full(call: str, path: str) -> Fault | None:
+    def full(call: str, path: str) -> DiskFault | None:
         nonlocal writes
         writes += call == "pwrite" and path.endswith(".seg")
-        return Fault(error=errno.ENOSPC) if call == "pwrite" and writes % 2 else None  # the records alone find room
+        return DiskFault(error=errno.ENOSPC) if call == "pwrite" and writes % 2 else None  # the records alone find room
 
     machine.disk.plan = full
     jet.publish("b", "c")

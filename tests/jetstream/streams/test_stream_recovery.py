@@ -10,7 +10,7 @@ import pytest
 
 from natsctl.store.stream import StreamStore
 from natsctl.testing.jet import SECOND, Jet, ok
-from natsctl.testing.simdisk import Fault, SimDisk, no_faults
+from natsctl.testing.simdisk import DiskFault, SimDisk, no_faults
 
 CRASHES = pytest.mark.parametrize("crash", [SimDisk.kill, SimDisk.power_loss])
 
@@ -137,7 +137,7 @@ def test_memory_streams_are_gone_after_a_restart(jet: Jet) -> None:
 
 def failing(error: int, *calls: str) -> Any:
     """Return a plan by which `calls` fail."""
-    return lambda call, path: Fault(error=error) if call in calls else None
+    return lambda call, path: DiskFault(error=error) if call in calls else None
 
 
 def test_a_failed_sync_refuses_publishers_and_never_acks(jet: Jet) -> None:
@@ -177,7 +177,7 @@ def test_a_message_is_acknowledged_that_is_on_the_disk_while_the_journal_finds_n
     jet.stream()
     jet.consumer()
     publish(jet, "one")
-    disk, full = jet.machine.disk, Fault(error=errno.ENOSPC)
+    disk, full = jet.machine.disk, DiskFault(error=errno.ENOSPC)
     disk.unlink("RESERVE")
     disk.plan = lambda call, path: full if call in ("pwrite", "open") and "journal" in path else None
     jet.ack(jet.pull(b"1")[0])
@@ -195,7 +195,7 @@ def test_acks_deletes_and_updates_are_answered_although_publishes_next_to_them_a
     publish(jet)
     publish(jet)
     delivered = jet.pull(b"1")[0]
-    disk, full = jet.machine.disk, Fault(error=errno.ENOSPC)
+    disk, full = jet.machine.disk, DiskFault(error=errno.ENOSPC)
     disk.plan = lambda call, path: full if call == "pwrite" and disk.exists("RESERVE") else None
     jet.machine.hold_commits = True
     requests = {"s.a": b"refused", delivered.reply.decode(): b"+ACK", "$JS.API.STREAM.MSG.DELETE.S": b'{"seq":2}'}
@@ -221,7 +221,7 @@ def test_a_full_disk_is_told_to_the_system_account_once_a_minute(jet: Jet) -> No
     heard: list[Any] = []
     system = jet.machine.broker.system_account
     system.subscribe(b"$JS.EVENT.>", lambda subject, reply, header, payload, origin: heard.append((subject, payload)))
-    disk, full = jet.machine.disk, Fault(error=errno.ENOSPC)
+    disk, full = jet.machine.disk, DiskFault(error=errno.ENOSPC)
     disk.plan = lambda call, path: full if call == "pwrite" and disk.exists("RESERVE") else None
     assert publish(jet)["error"]["err_code"] == 10047
     jet.machine.engine.disk_full.report("S")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from natsctl.broker.auth.permissions import Permissions, ResponseRule, SubjectRules
+from natsctl.broker.auth.permissions import ResponseRule, SubjectPermissions, SubjectRules
 from natsctl.broker.auth.static_auth import User
 from natsctl.broker.imports.account_config import (
     AccountConfig,
@@ -51,7 +51,7 @@ def user(text: str) -> User:
     return found
 
 
-def permissions(text: str) -> Permissions:
+def permissions(text: str) -> SubjectPermissions:
     return user(f"user: a, permissions: {{ {text} }}").permissions
 
 
@@ -106,13 +106,13 @@ def test_forms_of_response_rules(text: str, rule: ResponseRule | None) -> None:
 def test_default_permissions_are_for_those_without_their_own(key: str) -> None:
     text = f"authorization {{ users: [{{user: a}}, {{user: b, permissions: {{pub: x}}}}], {key}: {{sub: y}} }}"
     first, second = options(text).users
-    assert first.permissions == Permissions(subscribe=SubjectRules(("y",)))
-    assert second.permissions == Permissions(publish=SubjectRules(("x",)))
+    assert first.permissions == SubjectPermissions(subscribe=SubjectRules(("y",)))
+    assert second.permissions == SubjectPermissions(publish=SubjectRules(("x",)))
 
 
 def test_a_variable_in_the_block_is_no_unknown_field() -> None:
     given = options("authorization { P: {pub: a}, users: [{user: a, permissions: $P}] }")
-    assert given.users[0].permissions == Permissions(SubjectRules(("a",)))
+    assert given.users[0].permissions == SubjectPermissions(SubjectRules(("a",)))
 
 
 def accounts(text: str) -> dict[str, AccountConfig]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from natsctl.broker.auth.credentials import Grant, Refusal
+from natsctl.broker.auth.credentials import Grant, LoginRefusal
 from natsctl.broker.refusals import CloseReason
 from natsctl.server.monitor.query import BadRequestError
 from natsctl.server.system.account import SystemAccount
@@ -141,7 +141,7 @@ def test_who_is_refused_is_told_to_the_operator_and_in_the_account(net: Net) -> 
     owner = net.client("owner")
     theirs = owner.subscribe("$SYS.ACCOUNT.CLIENT.AUTH.ERR")
     session = net.broker.connect("10.1.1.1", 5)
-    session.login.refuse(Refusal("no such user"))
+    session.login.refuse(LoginRefusal("no such user"))
     net.machine.settle()
     (told,), (heard,) = net.operator.take(operator), owner.take(theirs)
     event = told.json()

@@ -13,7 +13,7 @@ from typing import Any, cast
 import pytest
 
 from natsctl.spark.files.file_formats import local_path, spark_path
-from natsctl.spark.pipeline.checkpoints import Progress
+from natsctl.spark.pipeline.checkpoints import CheckpointProgress
 from natsctl.spark.pipeline.graph import Filling, TableName, left_by_others, shared, table_name
 from natsctl.spark.pipeline.project import PipelineError, Project, find_project, write_project
 from natsctl.spark.pipeline.update import named_storage
@@ -23,10 +23,10 @@ def filling(flow: str, table: TableName = ("default", "kept"), line: int = 1) ->
     return Filling(flow, table, "a.sql", line)
 
 
-def begun(checkpoints: Path, flow: str, batch: int) -> Progress:
+def begun(checkpoints: Path, flow: str, batch: int) -> CheckpointProgress:
     """A flow of the table `kept` that has begun that batch."""
     folder = checkpoints / "spark_catalog" / "default" / "kept" / flow / "0"
-    return Progress(flow, "kept", folder, batch, batch, 0, {})
+    return CheckpointProgress(flow, "kept", folder, batch, batch, 0, {})
 
 
 def log(table: Path, *batches: str) -> None:

@@ -12,10 +12,10 @@ from natsctl.spark.session.failures import MAX_TEXT_CHARS, SparkQueryError, quie
 from natsctl.spark.source.errors import (
     DataLossError,
     JetStreamSourceError,
-    NotAuthorisedError,
     OptionError,
     PublishError,
     ServerUnreachableError,
+    SourceNotAuthorisedError,
     StreamNotFoundError,
     StreamRecreatedError,
 )
@@ -76,7 +76,7 @@ class AnalysisException(Exception):
         (OptionError, 2),
         (StreamNotFoundError, 3),
         (ServerUnreachableError, 5),
-        (NotAuthorisedError, 6),
+        (SourceNotAuthorisedError, 6),
     ],
 )
 def test_the_sources_own_failures_are_told_as_they_were_written(kind: type[JetStreamSourceError], code: int) -> None:

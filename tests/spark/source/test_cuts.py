@@ -17,7 +17,7 @@ from natsctl.spark.source.alike import publish_rest
 from natsctl.spark.source.errors import PublishError
 from natsctl.spark.source.jetstream_api import JetStreamApi
 from natsctl.spark.source.source_options import BATCH_WRITE
-from natsctl.spark.source.write_job import WriteJob, Written, write_job
+from natsctl.spark.source.write_job import WriteJob, WrittenMessages, write_job
 from natsctl.spark.source.writers import write_partition
 from tests.spark.source.memory_server import Killed, MemoryServer, connected
 from tests.spark.source.reads import parsed_schema
@@ -51,11 +51,11 @@ class Run:
     tasks: list[list[Row]]
     chance: random.Random
 
-    def task(self, number: int) -> Written:
+    def task(self, number: int) -> WrittenMessages:
         rows = self.chance.sample(self.tasks[number], len(self.tasks[number]))
         return write_partition(self.job, "w", number, batches(rows, self.chance))
 
-    def finish(self) -> Written | None:
+    def finish(self) -> WrittenMessages | None:
         """Run all tasks, in any order, and commit."""
         order = self.chance.sample(range(len(self.tasks)), len(self.tasks))
         return publish_rest(self.job, [self.task(number) for number in order])

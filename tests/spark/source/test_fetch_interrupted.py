@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from natsctl.spark.source.errors import NotAuthorisedError, ServerUnreachableError, StreamRecreatedError
+from natsctl.spark.source.errors import ServerUnreachableError, SourceNotAuthorisedError, StreamRecreatedError
 from natsctl.spark.source.fetch import read_range
 from natsctl.spark.source.fetch_task import FetchLimits, ReadInterruptedError, ReadRange, Transport
 from natsctl.spark.source.handshake import ServerSettings
@@ -201,5 +201,5 @@ def test_logins_read_by_what_they_may(server: ServerProcess, tmp_path: Path) -> 
             hub = replace(everything, api_prefix="$JS.hub.API")
             assert len(seqs(hub, ReadRange("ORDERS", 1, 6000))) == 6000
             assert consumers(JetStreamApi(link, everything)) == 0
-            with pytest.raises(NotAuthorisedError, match="refuses it"):
+            with pytest.raises(SourceNotAuthorisedError, match="refuses it"):
                 seqs(replace(everything, user="nothing"), ReadRange("ORDERS", 1, 6000))

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from natsctl.spark.source.errors import ApiRefusedError, ConnectionLostError, ServerUnreachableError
+from natsctl.spark.source.errors import ApiRefusedError, ServerUnreachableError, SourceConnectionLostError
 from natsctl.spark.source.handshake import ServerSettings
-from natsctl.spark.source.jetstream_api import ONE_SHOT, JetStreamApi, StoredMessage, object_in
+from natsctl.spark.source.jetstream_api import ONE_SHOT, JetStreamApi, StoredPosition, object_in
 from natsctl.spark.source.link import Link
 from tests.spark.source.fakes import proxied
 from tests.spark.source.reads import (
@@ -51,7 +51,7 @@ def test_old_servers_find_moments_by_halves(api: JetStreamApi, monkeypatch: pyte
     wanted = {seq: found.time_ns for seq in (1, 2, 29, 32, 50) if (found := api.message("ORDERS", {"seq": seq}))}
     ask = api.message
 
-    def old(stream: str, wanted: dict[str, Any]) -> StoredMessage | None:
+    def old(stream: str, wanted: dict[str, Any]) -> StoredPosition | None:
         return ask(stream, {"seq": 1, **{name: value for name, value in wanted.items() if name != "start_time"}})
 
     monkeypatch.setattr(api, "message", old)
@@ -84,5 +84,5 @@ def test_questions_outlive_a_connection(api: JetStreamApi, settings: ServerSetti
             proxy.cut()
             assert asked.stream_info("ORDERS")["state"]["messages"] == 8
             proxy.close()
-            with pytest.raises((ConnectionLostError, ServerUnreachableError)):
+            with pytest.raises((SourceConnectionLostError, ServerUnreachableError)):
                 asked.stream_info("ORDERS")

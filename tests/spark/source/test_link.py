@@ -8,11 +8,11 @@ import nkeys
 import pytest
 
 from natsctl.spark.source.errors import (
-    ConnectionLostError,
     NoResponseError,
-    NotAuthorisedError,
     OptionError,
     ServerUnreachableError,
+    SourceConnectionLostError,
+    SourceNotAuthorisedError,
 )
 from natsctl.spark.source.handshake import ServerSettings
 from natsctl.spark.source.link import Link
@@ -76,11 +76,11 @@ def test_logins_are_taken_and_refused(
             with Link.open(settings(process.url, **login)) as link:
                 assert link.request("nobody.there").status == 503
         for login in bad:
-            with pytest.raises(NotAuthorisedError, match="refuses the login"):
+            with pytest.raises(SourceNotAuthorisedError, match="refuses the login"):
                 Link.open(settings(process.url, **login))
         if conf == USERS:
             with Link.open(settings(f"nats://ann:p%20w@{bare(process.url)}")) as link:
-                with pytest.raises(NotAuthorisedError, match="secret"):
+                with pytest.raises(SourceNotAuthorisedError, match="secret"):
                     link.request("secret.plan")
                 assert link.request("nobody.there").status == 503
 
@@ -103,7 +103,7 @@ def test_tls_needs_nothing_but_texts(kind: Kind, first: bool, tmp_path: Path) ->
                 link.read(0)
         with Link.open(settings(url, tls_insecure=True, tls_cert=cert, tls_key=key, tls_first=first)) as link:
             assert link.request("nobody.there").status == 503
-        with pytest.raises(NotAuthorisedError, match="certificate is not accepted"):
+        with pytest.raises(SourceNotAuthorisedError, match="certificate is not accepted"):
             Link.open(settings(url, tls_cert=cert, tls_key=key, tls_first=first))
         with pytest.raises(ServerUnreachableError):
             Link.open(settings(url, tls_ca=ca, tls_first=first))
@@ -142,7 +142,7 @@ def test_servers_of_the_cluster_are_learned() -> None:
 
         with scripted(leaving) as url, Link.open(settings(url)) as link:
             assert link.lame_duck
-            with pytest.raises(ConnectionLostError):
+            with pytest.raises(SourceConnectionLostError):
                 link.request("a")
             link.reopen()
             assert link.request("a").body == b"hello"
@@ -242,13 +242,13 @@ def test_errors_that_end_the_connection_are_told() -> None:
         visitor.send(b"-ERR 'Stale Connection'\r\n")
 
     with scripted(talk) as url, Link.open(settings(url)) as link:
-        with pytest.raises(ConnectionLostError, match="Stale Connection"):
+        with pytest.raises(SourceConnectionLostError, match="Stale Connection"):
             link.flush(20)
-        with pytest.raises(ConnectionLostError, match="closed the connection"):
+        with pytest.raises(SourceConnectionLostError, match="closed the connection"):
             link.read(20)
         link.close()
         link.close()
-        with pytest.raises(ConnectionLostError, match="is closed"):
+        with pytest.raises(SourceConnectionLostError, match="is closed"):
             link.request("a")
 
 

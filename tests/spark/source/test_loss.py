@@ -10,7 +10,7 @@ import pytest
 from natsctl.spark.source.errors import DataLossError, OptionError, SequenceResetError, StreamRecreatedError
 from natsctl.spark.source.offsets import (
     Position,
-    StreamState,
+    StreamBounds,
     check_begin,
     check_end,
     check_identity,
@@ -22,7 +22,7 @@ from natsctl.spark.source.offsets import (
 )
 
 CREATED = "2026-11-21T03:38:08Z"
-NOW = StreamState("ORDERS", CREATED, 151, 300, 150, 9000, "limits", 0, ("max_age 60s",))
+NOW = StreamBounds("ORDERS", CREATED, 151, 300, 150, 9000, "limits", 0, ("max_age 60s",))
 
 
 @pytest.mark.parametrize(

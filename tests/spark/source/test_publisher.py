@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from natsctl.spark.source import publisher as module
-from natsctl.spark.source.errors import ConnectionLostError, NotAuthorisedError, PublishError
+from natsctl.spark.source.errors import PublishError, SourceConnectionLostError, SourceNotAuthorisedError
 from natsctl.spark.source.handshake import ServerSettings
 from natsctl.spark.source.jetstream_api import JetStreamApi
 from natsctl.spark.source.link import Link
@@ -108,7 +108,7 @@ class Breaking(Link):
     def _break(self) -> None:
         if self._wire is not None:
             self._wire.close()
-        raise ConnectionLostError("the test has ended it")
+        raise SourceConnectionLostError("the test has ended it")
 
 
 @pytest.mark.parametrize(
@@ -263,5 +263,5 @@ def test_a_subject_that_is_not_permitted_is_told_at_once(api: JetStreamApi) -> N
             return b"-ERR 'Permissions Violation for Publish to \"out.a\"'\r\n"
 
     there = ServerSettings(tuple(url for url, _ in api.link._servers))
-    with Forbidden.open(there) as link, pytest.raises(NotAuthorisedError, match=r"out\.a"):
+    with Forbidden.open(there) as link, pytest.raises(SourceNotAuthorisedError, match=r"out\.a"):
         publish(link, rows(3))

@@ -13,7 +13,7 @@ import pytest
 from pyspark import TaskContext
 from pyspark.sql.types import StructType
 
-from natsctl.spark.source.errors import NoResponseError, NotAuthorisedError, OptionError, StreamNotFoundError
+from natsctl.spark.source.errors import NoResponseError, OptionError, SourceNotAuthorisedError, StreamNotFoundError
 from natsctl.spark.source.jetstream_api import JetStreamApi
 from natsctl.spark.source.ledger import BUCKET, Ledger
 from natsctl.spark.source.link import Link, Reply
@@ -273,7 +273,7 @@ def test_a_partition_without_rows_asks_no_server() -> None:
 
 
 def refused(*_: Any, **__: Any) -> Any:
-    raise NotAuthorisedError("the test does not permit it")
+    raise SourceNotAuthorisedError("the test does not permit it")
 
 
 def test_rows_are_sorted_by_columns_that_are_not_written(api: JetStreamApi) -> None:
