@@ -145,13 +145,15 @@ def create_asset(
     *,
     if_not_exists: bool,
     json: bool,
+    made: str = "was created",
 ) -> None:
     if if_not_exists and (live := existing()) is not None:
         show(live, f"{what} exists already")
         return
     answer = create()
-    made = "was created" if answer.raw.get("did_create", True) else "exists already with this configuration"
-    show(answer, f"{what} {made}")
+    if not answer.raw.get("did_create", True):
+        made = "exists already with this configuration"
+    show(answer, f"{what} {made}" if made else "")
     warn_unless_taken(wanted, answer, json)
 
 

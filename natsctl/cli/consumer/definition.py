@@ -393,6 +393,7 @@ def create_consumer(session: Session, stream: str, wanted: Config, *, if_not_exi
         lambda answer, line: show_info(answer, json, done=line),
         if_not_exists=if_not_exists,
         json=json,
+        made="",  # the page below begins with that
     )
 
 
