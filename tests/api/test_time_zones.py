@@ -16,7 +16,6 @@ HOUR = timedelta(hours=1)
 
 @pytest.fixture(params=["Europe/Berlin", "America/New_York", "Asia/Kathmandu", "UTC"])
 def machine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[ZoneInfo]:
-    """The time zone that this process is in."""
     monkeypatch.setenv("TZ", request.param)
     time.tzset()
     yield ZoneInfo(request.param)

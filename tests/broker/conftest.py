@@ -44,8 +44,6 @@ class SessionClient:
 
 
 class BrokerHarness:
-    """A broker with its clock."""
-
     def __init__(self, options: BrokerOptions | None = None) -> None:
         self.clock = TurnedClock()
         self.broker = Broker(self.clock, random.Random(5), options)

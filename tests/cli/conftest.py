@@ -50,8 +50,6 @@ class Published:
         self._documents: list[Any] = []
 
     def printing(self, show: Callable[[Any], None]) -> Callable[[Any], None]:
-        """The same function, which remembers the document."""
-
         def shown(document: Any) -> None:
             self._documents.append(json.loads(document) if isinstance(document, str | bytes) else document)
             show(document)
@@ -80,7 +78,6 @@ class Published:
 
 
 def _answer_of(noun: Any, words: list[str]) -> str:
-    """What the command declares that it prints."""
     from natsctl.cli.framework.verbs import find
 
     rows, _ = find(noun, words)
@@ -176,7 +173,6 @@ def groups_of(name: str) -> dict[str, list[str]]:
 
 
 def eventually(ask: Callable[[], Any], good: Callable[[Any], Any] = bool) -> Any:
-    """The first good answer, within a bounded time."""
     until_s = time.monotonic() + WITHIN_S
     while not good(answer := ask()):
         assert time.monotonic() < until_s, answer

@@ -37,7 +37,6 @@ def bucket(natsctl: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run
 
 
 def damage(natsctl: Run, metadata: str, name: str = "b") -> None:
-    """Replace the metadata of an object."""
     subject = f"$O.O.M.{urlsafe_b64encode(name.encode()).decode()}"
     done = natsctl("pub", subject, "-J", "-q", "--no-templates", "-H", "Nats-Rollup:sub", stdin=metadata.encode())
     assert done.code == 0, done.err

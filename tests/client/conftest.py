@@ -36,7 +36,6 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def connected(url: str, timeout_s: float | None = None, **settings: Any) -> Connection:
-    """Connect as commands do, in no environment."""
     return await connect(resolve(Settings(url=url, timeout_s=timeout_s, **settings), {"HOME": "/nowhere"}), name="test")
 
 
@@ -47,7 +46,6 @@ class Listener:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Self]:
-        """Listen on a free port of this host."""
         server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
         self.url = f"nats://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         try:
@@ -118,11 +116,9 @@ class FakeServer(Listener):
 
 @pytest.fixture
 def other() -> FakeServer:
-    """Another fake server."""
     return FakeServer()
 
 
 @pytest.fixture
 def fake() -> FakeServer:
-    """A fake server that is not yet running."""
     return FakeServer()

@@ -29,7 +29,6 @@ def refusal(code: int) -> bytes:
 
 @pytest.fixture
 async def both(fake: Any, other: Any, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Connection]:
-    """A connection to the first of two servers."""
     monkeypatch.setattr(requests, "PAUSE_S", 0.001)
     async with fake.running(), other.running(), await connected(f"{fake.url},{other.url}") as connection:
         yield connection

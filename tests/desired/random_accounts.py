@@ -46,7 +46,6 @@ yes = st.just(True)
 
 
 def _origin(name: str) -> st.SearchStrategy[Config]:
-    """A mirror or source of a stream."""
     transform = st.fixed_dictionaries({"src": st.just("s.>"), "dest": st.sampled_from(["t.>", "", "u.>"])})
     extras = st.one_of(
         st.just({}),

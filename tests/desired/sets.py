@@ -57,13 +57,11 @@ def account(
 
 
 def change_of(plan: Plan, name: str) -> Change:
-    """The one change of an asset."""
     (found,) = [change for change in plan.changes if change.key == key_of(name)]
     return found
 
 
 def actions(plan: Plan) -> list[tuple[str, str]]:
-    """What happens to which asset, in order."""
     return [
         (str(change.action), f"{change.stream} > {change.consumer}" if change.consumer else change.stream)
         for change in plan.changes
@@ -71,7 +69,6 @@ def actions(plan: Plan) -> list[tuple[str, str]]:
 
 
 def paths(change: Change) -> list[str]:
-    """Which fields of an asset differ."""
     return [one.path for one in change.differences]
 
 

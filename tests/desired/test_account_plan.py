@@ -30,8 +30,6 @@ KINDS = ["natsctl", "reference"]
 
 
 def on_server(url: str, work: Callable[[Manager], Awaitable[T]]) -> T:
-    """What some work on a server gives."""
-
     async def run() -> T:
         target = resolve(Settings(url=url, timeout_s=PATIENCE_S), {"HOME": "/nowhere"})
         async with await connect(target, name="plan") as connection:
@@ -60,7 +58,6 @@ async def made(manager: Manager, wanted: DocumentSet) -> Plan:
 
 
 def random_assets(streams: int, consumers: int) -> dict[str, Config]:
-    """Random configurations, some of which servers refuse."""
     found: dict[str, Config] = {}
     for seed in range(streams):
         maker, name = Maker(seed, True), f"R{seed}"

@@ -40,7 +40,6 @@ def text_of(exporter: Exporter, layout: str) -> str:
 
 
 def account_of(documents: DocumentSet) -> Account:
-    """What a server would keep of documents."""
     streams = {}
     for key, one in documents.wanted.items():
         if not key.consumer:
@@ -56,7 +55,6 @@ def without_pauses(account: Account) -> Account:
 
 
 def exporter_of(*configs: dict[str, Any], full: bool = False, **infos: Any) -> Exporter:
-    """The exporter of streams, settled or not."""
     assets = {AssetKey(one["name"]): LiveAsset(AssetKey(one["name"]), {"config": one, **infos}) for one in configs}
     return Exporter(wanted_of(LiveState(assets)), full)
 

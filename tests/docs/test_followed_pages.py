@@ -111,7 +111,6 @@ def follow(found: list[Block], shell: Shell) -> list[str]:
 
 
 def sections(page: Path, first: int, last: int) -> list[Block]:
-    """The blocks of numbered sections of a page."""
     text = "".join(SECTION.split(page.read_text())[first : last + 1])
     return [Block(*match) for match in BLOCK.findall(text)]
 

@@ -93,7 +93,6 @@ def test_each_panel_has_a_title_a_description_a_unit_and_a_place_of_its_own() ->
 
 
 def expressions() -> list[dict]:
-    """The targets of the dashboard, for every instance."""
     targets = [target for panel in panels() for target in panel.get("targets", ())]
     assert all('instance=~"$instance"' in target["expr"] for target in targets)
     return [{**target, "expr": target["expr"].replace("$instance", ".*")} for target in targets]

@@ -12,7 +12,6 @@ from tests.support.differential import AccountServer
 
 @pytest.fixture
 def jet() -> Jet:
-    """Return a client of a new machine."""
     return Jet()
 
 

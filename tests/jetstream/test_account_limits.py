@@ -15,7 +15,6 @@ from natsctl.testing.simdisk import SimDisk
 
 
 def limited(**limits: Any) -> Jet:
-    """Return a client of an account with limits."""
     account = msgspec.structs.replace(UNLIMITED, **limits)
     return Jet(Machine(options=JetStreamOptions(accounts={"$G": account})))
 

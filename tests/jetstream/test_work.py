@@ -47,7 +47,6 @@ class Meter:
         self.most_removed = 0
 
     def lap(self) -> None:
-        """End a turn, or a call."""
         self.most_looks, self.most_removed = max(self.most_looks, self.looks), max(self.most_removed, self.removed)
         self.looks = self.removed = 0
 
@@ -394,7 +393,6 @@ class Pair:
 
 
 def command(pair: Pair) -> bytes:
-    """Return something that a client may send."""
     rng, ask = pair.rng, pair.ask
     subject = f"s.{rng.randint(1, 9)}"
     kind = rng.choice(
@@ -434,7 +432,6 @@ def command(pair: Pair) -> bytes:
 
 
 def heard(wire: Wire) -> dict[bytes, Any]:
-    """Return the answers by the request."""
     answers: dict[bytes, Any] = {}
     for message in wire.take():
         if message.subject.startswith(b"_INBOX."):

@@ -79,7 +79,6 @@ class Programs:
             )  # fmt: skip
 
     def run(self, **program: Any) -> dict[str, Any]:
-        """Run one and return its result."""
         assert self._process.stdin is not None and self._process.stdout is not None
         self._process.stdin.write(json.dumps(program) + "\n")
         self._process.stdin.flush()
@@ -101,7 +100,6 @@ class Programs:
         return error
 
     def end(self) -> None:
-        """End the process."""
         self._process.kill()
         self._process.communicate()
 

@@ -58,7 +58,6 @@ PREFIX = "JS.A.API"
 
 @pytest.fixture(scope="module")
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    """A server with accounts that share A's JetStream."""
     folder = tmp_path_factory.mktemp("accounts")
     config = folder / "accounts.conf"
     config.write_text(CONFIG)

@@ -46,14 +46,12 @@ def js(client: Client) -> JetStreamContext:
 
 @pytest.fixture
 async def orders(js: JetStreamContext) -> JetStreamContext:
-    """JetStream with a stream ORDERS on ORDERS.*."""
     await js.add_stream(name="ORDERS", subjects=["ORDERS.*"])
     return js
 
 
 @pytest.fixture
 async def queue(js: JetStreamContext) -> JetStreamContext:
-    """JetStream with a stream S on s."""
     await js.add_stream(name="S", subjects=["s"])
     return js
 

@@ -91,8 +91,6 @@ def masked(text: str, numbers: bool) -> str:
 
 
 class Side:
-    """One server and a folder for the tool."""
-
     def __init__(self, folder: Path, kind: Kind) -> None:
         self.kind = kind
         self.home = folder / "home"

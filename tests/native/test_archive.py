@@ -99,7 +99,6 @@ def read_block(data: bytes) -> list[Any]:
 
 
 def block(chosen: list[ArchivedMessage]) -> bytes:
-    """Return the block of those messages."""
     writer = archive_v1.BlockWriter("S")
     writer.add(chosen)
     steps: Iterator[None] = writer.close()

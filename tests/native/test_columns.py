@@ -79,7 +79,6 @@ def column_of(numbers: list[int]) -> array[int]:
 
 
 def marked(numbers: set[int]) -> bytearray:
-    """Return a mask of these subjects."""
     marks = bytearray(SUBJECTS)
     bulk.mark(marks, array("I", numbers))
     return marks

@@ -35,8 +35,6 @@ PROBES: Final = (
 
 
 class Chance:
-    """Draws the value of each key."""
-
     def __init__(self, seed: str) -> None:
         self.random = random.Random(seed)
 

@@ -74,6 +74,5 @@ def settings(server: ServerProcess) -> ServerSettings:
 
 @pytest.fixture
 def api(settings: ServerSettings) -> Iterator[JetStreamApi]:
-    """Requests to a server without streams."""
     with Link.open(settings) as link:
         yield JetStreamApi(link, settings)

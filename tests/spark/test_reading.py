@@ -74,7 +74,6 @@ def test_where_gives_the_same_with_and_without_pushdown(streams: Streams, api: J
 
 
 def conditions(table: DataFrame) -> str:
-    """What Spark itself filters by."""
     plan = table._jdf.queryExecution().executedPlan().toString()
     return " ".join(line for line in plan.splitlines() if "Filter " in line)
 
@@ -145,7 +144,6 @@ def test_columns_of_messages_are_pruned_and_filtered_below_the_parsing_of_json(
 
 
 def run(table: DataFrame, checkpoint: Path, sink: str = "noop", path: Path | None = None) -> StreamingQuery:
-    """A query that has read what was there."""
     writer = table.writeStream.format(sink).option("checkpointLocation", str(checkpoint)).trigger(availableNow=True)
     query = writer.start(str(path)) if path else writer.start()
     assert query.awaitTermination(QUERY_TIMEOUT_S)

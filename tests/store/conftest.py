@@ -80,7 +80,6 @@ class StoreDisk(SimDisk):
         self.steps_left = -1
 
     def power(self, rng: random.Random) -> None:
-        """Lose what was not synced, as drawn."""
         self.rng = rng
         self.power_loss()
 
@@ -120,7 +119,6 @@ class StoreDisk(SimDisk):
 
 
 def commit(task: Committable) -> None:
-    """Do the disk work of one task."""
     commit = task.begin_commit()
     if commit is None:
         return
@@ -198,5 +196,4 @@ def as_if_very_long(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
 
 @pytest.fixture
 def lab() -> StoreHarness:
-    """Return a fresh disk."""
     return StoreHarness()

@@ -61,7 +61,6 @@ class Lab(StoreHarness):
 
 @pytest.fixture
 def lab() -> Lab:
-    """Return a fresh disk."""
     return Lab()
 
 
@@ -79,7 +78,6 @@ def fill(store: Store, key: str = "$G/STREAM-IN-CLEAR", count: int = 60) -> None
 
 
 def contents(store: Store) -> dict[str, list[object]]:
-    """Return everything that the streams hold."""
     return {
         key: [stream.meta, *map(tuple, stream.read_from(1, max_msgs=10_000)), *stream.records()]
         for key, stream in sorted(store.streams.items())
@@ -262,7 +260,6 @@ def test_a_conversion_that_is_cut_short_anywhere_is_finished(
 
 
 def failure(lab: Lab, key: str, prev_key: str, cipher: Cipher) -> StoreError | None:
-    """Return the error of a start."""
     try:
         lab.open(key, prev_key, cipher)
     except StoreError as error:

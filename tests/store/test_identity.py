@@ -23,7 +23,6 @@ def contents(lab, path):
 
 
 def put(lab, path, data):
-    """Put a file where nothing may have been."""
     if lab.disk.exists(path):
         lab.disk.unlink(path)
     file = lab.disk.open(path, create=True)
@@ -33,7 +32,6 @@ def put(lab, path, data):
 
 
 def image(lab):
-    """Return every file of the disk."""
     return {name: contents(lab, name) for name in lab.disk.names}
 
 

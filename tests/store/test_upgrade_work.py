@@ -32,8 +32,6 @@ CLONE = VERSIONS.parent.parent.parent
 
 
 class Work(NamedTuple):
-    """Unpacked work, and the servers on its stores."""
-
     folder: Path
     origin: ServerProcess
     destination: ServerProcess
@@ -57,7 +55,6 @@ class Work(NamedTuple):
         return json.loads(done.stdout if status in (0, 10) else done.stderr)
 
     def arrived(self, stream: str) -> Any:
-        """Return what the destination says of a stream."""
         return asyncio.run(content(self.destination.url, stream))
 
 

@@ -107,7 +107,6 @@ class Server:
         return f"tls {{ {files}, {verify}{first}timeout: {timeout:f} }}"
 
     async def start(self, program: str) -> None:
-        """Start the process and wait until it listens."""
         (self.folder / "nats.conf").write_text(self.configuration())
         with (self.folder / "log").open("ab") as log:
             self.process = await asyncio.create_subprocess_exec(
@@ -212,7 +211,6 @@ class Tester:
         return {"started": True}
 
     async def stop_server(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Stop a server; its folder stays."""
         await self.find(request).stop()
         return {"shutdown": True}
 
@@ -242,7 +240,6 @@ class Tester:
         return {"instances": [{"id": name, "servers": [s.answer() for s in self.instances[name]]} for name in wanted]}
 
     async def destroy(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Stop an instance and remove its folders."""
         servers = self.instances.pop(request["instance_id"], [])
         await asyncio.gather(*(server.stop() for server in servers))
         for server in servers:

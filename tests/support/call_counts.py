@@ -39,7 +39,6 @@ class CallCounter:
 
 
 def calls_of(act: Callable[[], object]) -> int:
-    """Return how many functions an action calls."""
     with CallCounter() as counter:
         act()
     return counter.calls

@@ -170,7 +170,6 @@ def _signature(login: UserLogin, nonce: str) -> bytes:
 
 
 def until(holds: Callable[[], Any]) -> Any:
-    """Wait until something is true, and return it."""
     deadline = time.monotonic() + WITHIN_S
     while not (found := holds()):
         assert time.monotonic() < deadline, "it did not come to be"

@@ -16,8 +16,6 @@ from tests.support import forkserver
 
 
 class Done(NamedTuple):
-    """Its exit code, and what it wrote."""
-
     code: int
     out: str
     err: str
@@ -44,7 +42,6 @@ def spawn(command: list[str], **options: Any) -> Any:
 
 
 def ended() -> Any:
-    """Pattern of the end of a program's output."""
     return pytest.importorskip("pexpect").EOF
 
 

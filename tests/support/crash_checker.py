@@ -21,8 +21,6 @@ BROKEN: Final = (
 
 
 class Stored(NamedTuple):
-    """One stored message."""
-
     seq: int
     ts_ns: int
     subject: bytes

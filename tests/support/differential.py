@@ -294,7 +294,6 @@ class Live:
         return self._wire
 
     def advance(self, ns: int) -> None:
-        """Sleep: real time passes."""
         time.sleep(ns / SECOND)
         self._wire.rest()
 
@@ -356,7 +355,6 @@ class Talk:
         return answer
 
     def info(self, name: str = "C") -> Any:
-        """Note positions and counters of a consumer."""
         return self.ask(f"CONSUMER.INFO.S.{name}")
 
     def _differs(self, note: Any) -> bool:

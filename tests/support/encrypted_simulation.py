@@ -83,7 +83,6 @@ class EncryptedSession(Session):
         self._opened: EncryptedDisk | None = None
 
     def run(self) -> Report:
-        """Live several times and settle; raises Violation."""
         with KeystreamLedger().watching():
             return super().run()
 

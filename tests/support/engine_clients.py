@@ -23,8 +23,6 @@ Heard = Callable[[Message], None]
 
 
 class Client:
-    """One connection of one life."""
-
     def __init__(self, machine: Machine, name: str = "c", api: str = "$JS.API") -> None:
         """Connect; `name` distinguishes its inboxes from those of others, `api` leads to its streams."""
         self.machine = machine

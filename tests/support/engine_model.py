@@ -49,8 +49,6 @@ SLACK_NS: Final = 2_000_000_000
 
 
 class StreamModel:
-    """One stream as clients know it."""
-
     def __init__(self, name: str, config: dict[str, Any], origin: StreamModel | None = None) -> None:
         self.name = name
         self.config = config
@@ -454,7 +452,6 @@ class ConsumerModel:
         return self._filters.matches(message.subject)
 
     def arrived(self, message: Message) -> None:
-        """Take a delivery; raises Violation."""
         if message.status:
             return
         seq = int(message.reply.split(b".")[5])

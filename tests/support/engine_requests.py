@@ -27,8 +27,6 @@ Wanted = Callable[[StoredMessage], bool]
 
 @dataclass(slots=True)
 class Snapshot:
-    """The messages of a stream."""
-
     messages: dict[int, StoredMessage] = field(default_factory=dict)
     last_seq: int = 0
 
@@ -180,6 +178,5 @@ def ends_schedule(later: StoredMessage, message: StoredMessage) -> bool:
 
 
 def takes(pattern: str) -> Wanted:
-    """Return whether a message's subject matches a pattern."""
     filters = Filters((pattern.encode(),))
     return lambda message: filters.matches(message.subject)

@@ -68,8 +68,6 @@ PATIENCE: Final = 12
 
 
 class EngineSession:
-    """One seed's disk, clock, models and clients."""
-
     def __init__(self, seed: int) -> None:
         self.report = Report(seed)
         self._work = random.Random(f"{seed}/engine")
@@ -152,7 +150,6 @@ class EngineSession:
         self._judge()
 
     def _step(self) -> None:
-        """Run steps of clients, and perhaps advance time."""
         kind = self._work.choice(("ask",) * 8 + ("time",) * 3 + ("restore",))
         if kind == "time":
             self._machine.advance(int(self._work.choice((0.3, 1, 3, 12)) * SECOND))

@@ -51,10 +51,7 @@ _SAME: Final = {"gid": None, "gids": None, "uid": None, "umask": -1, "process_gr
 
 
 class ForkServer:
-    """The process that forks others."""
-
     def __init__(self) -> None:
-        """Start it; it ends with this process."""
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         self._lock = threading.Lock()
         self._socket, theirs = socket.socketpair()
@@ -106,7 +103,6 @@ class ForkServer:
         return int(answer)
 
     def end(self) -> None:
-        """End it; what it has forked goes on."""
         self._socket.close()
         self._process.kill()
         self._process.wait()

@@ -51,7 +51,6 @@ class HandshakeRecorder:
         self._threads[0].start()
 
     def close(self) -> None:
-        """Close the listener and every connection."""
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
@@ -61,7 +60,6 @@ class HandshakeRecorder:
             assert not thread.is_alive()
 
     def hang_up(self) -> None:
-        """Close every connection."""
         with self._changed:
             for peer in self._open:
                 with suppress(OSError):
@@ -76,7 +74,6 @@ class HandshakeRecorder:
         return self.recordings
 
     def logged_in(self, count: int = 1) -> None:
-        """Wait until so many connections have sent CONNECT."""
         with self._changed:
             assert self._changed.wait_for(
                 lambda: sum(b"CONNECT" in each.clear + each.secret for each in self.recordings) >= count, PATIENCE_S

@@ -58,7 +58,6 @@ class Journal:
         self._line(b"C %d\n" % seq)
 
     def flush(self) -> None:
-        """Write and sync everything noted so far."""
         if self._lines:
             lines, self._lines = self._lines, []
             os.write(self._file, b"".join(lines))
@@ -104,7 +103,6 @@ class Publisher:
 
     @property
     def outstanding(self) -> int:
-        """Return how many messages await their ack."""
         return len(self._outstanding)
 
     def start(self, client: RawClient, *, fill: bool = True) -> None:

@@ -113,7 +113,6 @@ class KillLoop:
         await client.close()
 
     async def _connect(self, *, fill: bool) -> list[RawClient]:
-        """Continue publishers and workers over new connections."""
         clients = [await RawClient.connect(self._server.url) for _ in (*self._publishers, *self._workers)]
         for worker, client in zip(self._workers.values(), clients[len(self._publishers) :], strict=True):
             worker.start(client)
@@ -142,7 +141,6 @@ class KillLoop:
         self.summary.slowest_start_s = max(self.summary.slowest_start_s, time.monotonic() - begin)
 
     async def _outstanding(self) -> None:
-        """Wait until everything that publishers repeat is acknowledged."""
         async with asyncio.timeout(ARRIVED_WITHIN_S):
             while any(publisher.outstanding for publisher in self._publishers):
                 await asyncio.sleep(0.01)
@@ -183,8 +181,6 @@ class KillLoop:
 
 
 class FlowLoop(KillLoop):
-    """The same while streams feed each other."""
-
     streams: ClassVar[dict[bytes, Config]] = {
         b"ORIGIN": {"subjects": ["o.*"], **REPEATED},
         b"COPY": {"mirror": {"name": "ORIGIN"}},

@@ -34,8 +34,6 @@ MAX_ROUNDS = 1000
 
 
 class Lines(list[str]):
-    """A log that keeps its lines."""
-
     def info(self, text: str) -> None:
         self.append(f"[INF] {text}")
 
@@ -50,8 +48,6 @@ class Lines(list[str]):
 
 
 class Server:
-    """A machine with leaf nodes."""
-
     def __init__(
         self,
         name: str,
@@ -86,8 +82,6 @@ class End:
 
 
 class MemoryLink:
-    """A connection between two links."""
-
     def __init__(self, spoke: Server, hub: Server, remote: RemoteOptions) -> None:
         """Connect; `spoke` is the server that asks to."""
         self.carried: list[tuple[str, bytes]] = []
@@ -129,8 +123,6 @@ class MemoryLink:
 
 
 class Servers:
-    """Servers on one clock."""
-
     def __init__(self) -> None:
         self.clock = VirtualClock()
         self.servers: dict[str, Server] = {}
@@ -191,7 +183,6 @@ class TcpLink:
     """A TCP relay in threads: what connects to `port` is connected to `target`, until it is cut."""
 
     def __init__(self, target: int) -> None:
-        """Carry connections to a port of this machine."""
         self.target = target
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]

@@ -74,8 +74,6 @@ class Side:
 
 
 class LeafSession:
-    """One seed's servers, link, models and clients."""
-
     def __init__(self, seed: int) -> None:
         self.report = Report(seed)
         self._work = random.Random(f"{seed}/leaf")
@@ -282,7 +280,6 @@ class LeafSession:
     # Judging
 
     def _check_streams(self) -> None:
-        """Check every stream, the origins before their copies."""
         self._servers.settle()
         for side in self._sides:
             side.collect()

@@ -91,8 +91,6 @@ class NumberedFile(SimFile):
 
 
 class NumberedDisk(SimDisk):
-    """A simulated disk whose files have numbers."""
-
     def __init__(self, *words: Any) -> None:
         super().__init__(*words)
         self.numbered: dict[int, NumberedFile] = {}
@@ -127,7 +125,6 @@ class Call:
         self._read, self._write = os.pipe()
 
     def wait(self) -> int:
-        """Return the answer; in the native thread."""
         answer = int(os.read(self._read, 32))
         os.close(self._read)
         os.close(self._write)
@@ -189,7 +186,6 @@ class NativeDisk:
 
 @lru_cache(1)
 def native_disk() -> NativeDisk:
-    """Return the build of this process. Raises BuildError."""
     return NativeDisk()
 
 
@@ -226,7 +222,6 @@ class NativeSession(AppendingSession):
         """How often each of these happened to a native thread."""
 
     def run(self) -> Report:
-        """Live several times and settle; raises Violation."""
         self._native.disk = self._numbered
         return super().run()
 

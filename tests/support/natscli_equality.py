@@ -189,8 +189,6 @@ class Facts:
 
 
 class Side:
-    """One tool, in its account and folder."""
-
     def __init__(self, tool: str, folder: Path, server: ServerProcess) -> None:
         self.tool, self.folder, self.server = tool, folder / tool, server
         self.account = ACCOUNTS[tool]
@@ -477,8 +475,6 @@ def _unequal(theirs: Any, ours: Any, path: str) -> Iterator[str]:
 
 
 class Pair:
-    """Both tools on a server."""
-
     def __init__(self, folder: Path, server: ServerProcess) -> None:
         self.sides = [Side(tool, folder, server) for tool in ACCOUNTS]
         self._pool = ThreadPoolExecutor(2)

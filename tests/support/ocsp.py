@@ -135,8 +135,6 @@ def _access(urls: Sequence[str]) -> x509.AuthorityInformationAccess:
 
 @dataclass
 class Answers:
-    """What a responder answers; a test changes it."""
-
     statuses: dict[int, str] = field(default_factory=dict)
     """By serial number; `unknown` where there is none."""
     signer: Signer = "authority"

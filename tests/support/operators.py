@@ -46,8 +46,6 @@ _PART: Final = re.compile(r"-{3,}[^\n]*-{3,}\r?\n([\w\-.=]+)\r?\n-{3,}[^\n]*-{3,
 
 
 class Key:
-    """An nkey with its seed."""
-
     def __init__(self, kind: Kind, seed: bytes = b"") -> None:
         self.kind = kind
         self.seed = bytes(seed or nkeys.encode_seed(secrets.token_bytes(32), PREFIXES[kind]))
@@ -106,8 +104,6 @@ def parse_creds(text: str) -> tuple[str, bytes]:
 
 @dataclass(frozen=True)
 class UserLogin:
-    """A user's key and JWT."""
-
     key: Key
     jwt: str = field(repr=False)
 
@@ -211,8 +207,6 @@ QUIET: Final = {"verbose": False, "pedantic": False, "headers": True, "no_respon
 
 
 class Visitor:
-    """One connection to a server in operator mode."""
-
     opened: ClassVar[list[Visitor]] = []
     """All of this process, which tests/server/conftest.py closes and forgets after each test."""
 

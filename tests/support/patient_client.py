@@ -20,10 +20,7 @@ PATIENCE_S: Final = 20.0
 
 
 class PatientMsg(Msg):
-    """A message whose acks wait longer."""
-
     async def ack_sync(self, timeout: float = PATIENCE_S) -> Msg:
-        """Acknowledge, and wait until the server confirms it."""
         return await super().ack_sync(timeout)
 
 

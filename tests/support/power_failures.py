@@ -125,7 +125,6 @@ class Recorder:
         self._thread.start()
 
     def close(self) -> None:
-        """Unmount the folder and let go of everything."""
         unmount(self._folder)
         self._thread.join()
         os.close(self._device)
@@ -278,7 +277,6 @@ class RealSession(AppendingSession):
             self.commits.native.close()
 
     def judge(self, root: Path, mark: Mark) -> None:
-        """Open what a power failure left; raises Violation."""
         self._ledger = pickle.loads(mark.ledger)
         segments = [path.read_bytes() for path in root.rglob("*.seg")]
         look_for([payload for key, payload in mark.erased if key not in self._ledger.deletion_asked], segments)

@@ -31,8 +31,6 @@ from tests.support.differential import login, normalised
 
 
 class Got(NamedTuple):
-    """A message that a client received."""
-
     subject: bytes
     reply: bytes
     header: bytes
@@ -169,8 +167,6 @@ def step_text(step: Step) -> str:
 
 
 class Side(Protocol):
-    """A connection to one of the two servers."""
-
     def send(self, data: bytes) -> None:
         """Send bytes."""
 
@@ -179,8 +175,6 @@ class Side(Protocol):
 
 
 class EngineSide:
-    """A client of a machine."""
-
     def __init__(self, machine: Machine) -> None:
         self._wire = machine.connect("twin")
 
@@ -194,8 +188,6 @@ class EngineSide:
 
 
 class ServerSide:
-    """A client of a server over TCP."""
-
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
         self._socket = socket.create_connection((parts.hostname or "", parts.port or 0))
@@ -282,8 +274,6 @@ class Client:
 
 
 class Difference(NamedTuple):
-    """The first step after which the two differ."""
-
     at: int
     step: Step
     ours: Any
@@ -294,8 +284,6 @@ class Difference(NamedTuple):
 
 
 class ProgramRunner:
-    """The two servers with one client each."""
-
     def __init__(self, url: str, patience_s: float = PATIENCE_S) -> None:
         self._patience_s = patience_s
         self.machine = Machine(clock=VirtualClock(time.time_ns()))
@@ -334,7 +322,6 @@ class ProgramRunner:
             client.do(at, step, body)
 
     def _patched(self, step: Step) -> bytes:
-        """Return a request with the present configuration, changed."""
         patch = step.patch or {}
         tokens = step.subject.split(".")
         if step.kind == "update":

@@ -92,8 +92,6 @@ def joined(fields: dict[str, str], header: bytes) -> bytes:
 
 
 class ConsumerSteps(Chance):
-    """Steps with consumers."""
-
     def consumer_fields(self, name: str) -> dict[str, Any]:
         fields = self.chosen(**table("consumer", own=name.lower()))
         policy = fields.get("deliver_policy")
@@ -191,8 +189,6 @@ class ConsumerSteps(Chance):
 
 
 class PublishSteps(Chance):
-    """Steps that publish."""
-
     def header(self, name: str) -> bytes:
         if self.rng.random() < 0.4:
             return b""
@@ -263,8 +259,6 @@ class PublishSteps(Chance):
 
 
 class StreamSteps(Chance):
-    """Steps with streams."""
-
     def stream_fields(self, name: str) -> dict[str, Any]:
         return self.chosen(**table("stream", own=name.lower()))
 
@@ -368,8 +362,6 @@ class StreamSteps(Chance):
 
 
 class Maker(StreamSteps, PublishSteps, ConsumerSteps):
-    """A program in the making."""
-
     def program(self, length: int) -> list[Step]:
         for target in TARGETS[:2]:
             self.steps.append(Step("listen", target, inbox=target))

@@ -78,7 +78,6 @@ class RawClient(asyncio.Protocol):
                 pong.set_exception(Disconnected("connection lost"))
 
     def send(self, data: bytes) -> None:
-        """Send protocol bytes; silently nothing after the end."""
         if not self._transport.is_closing():
             self._transport.write(data)
 

@@ -32,7 +32,6 @@ def in_one_version(work: Callable[[], Notes]) -> Notes:
 
 @functools.cache
 def recorded(table: str) -> dict[str, str]:
-    """Return the fingerprints of a table by name."""
     path = FOLDER / f"{table}.json"
     known: dict[str, str] = json.loads(path.read_text()) if path.exists() else {}
     return known

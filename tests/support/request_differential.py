@@ -51,8 +51,6 @@ _KEEP: Final = b'{"name":"KEEP"}'
 
 
 class Side(Protocol):
-    """One of the two that are asked."""
-
     def ask(self, verb: str, body: bytes = b"") -> bytes:
         """Return the answer to one API request, empty when none came."""
 
@@ -67,8 +65,6 @@ def clear(side: Side) -> None:
 
 
 class Reference:
-    """One connection to a real server."""
-
     def __init__(self, url: str, answer_s: float = ANSWER_S) -> None:
         """Connect; `answer_s` is how long to wait for an answer."""
         self._raw = RawReference(url, (), answer_s)
@@ -79,8 +75,6 @@ class Reference:
 
 
 class InMemory:
-    """One connection to an engine in memory."""
-
     def __init__(self) -> None:
         self._raw = RawInMemory(Machine(), ())
 
@@ -185,8 +179,6 @@ Heard = tuple[str, bytes, bytes]
 
 
 class RawInMemory:
-    """A client of a machine."""
-
     def __init__(self, machine: Machine, listens: Sequence[str]) -> None:
         self._wire = machine.connect("raw")
         self._number = 0
@@ -201,8 +193,6 @@ class RawInMemory:
 
 
 class RawReference:
-    """A client of a real server."""
-
     def __init__(self, url: str, listens: Sequence[str], patience_s: float = PATIENCE_S) -> None:
         parts = urlsplit(url)
         self._patience_s = patience_s
@@ -230,7 +220,6 @@ class RawReference:
         return heard
 
     def rest(self, quiet_s: float = SILENT_S) -> None:
-        """Read until nothing comes for a while."""
         while self._read(quiet_s):
             pass
 
@@ -300,7 +289,6 @@ class Exchange(NamedTuple):
     listens: Sequence[str] = ()
 
     def heard(self) -> list[tuple[str, list[tuple[str, str, str]]]]:
-        """Return what each request to an engine brings."""
         client = RawInMemory(Machine(options=self.options), self.listens)
         return [(request.subject, shown(client.ask(request))) for request in self.requests()]
 

@@ -246,7 +246,6 @@ async def slow_reader(reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 
 
 async def ping_flood(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, chance: random.Random) -> None:
-    """Ping a hundred thousand times and read nothing."""
     writer.write(HELLO)
     for _ in range(100):
         writer.write(b"PING\r\n" * 1000)

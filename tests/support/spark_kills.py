@@ -126,7 +126,6 @@ class SinkChecker:
 
 
 async def prepare(client: RawClient, messages: int) -> None:
-    """Make both streams and fill the source."""
     day_ns = 86_400_000_000_000
     for name, subject, window_ns in ((SOURCE, "in.>", 120_000_000_000), (SINK, "out.>", day_ns)):
         config = {"name": name, "subjects": [subject], "storage": "file", "num_replicas": 1}
@@ -166,8 +165,6 @@ _JAVA: Final = b"SparkSubmit"
 
 @dataclass
 class Summary:
-    """Counts of kills and findings."""
-
     messages: int
     master: str
     server: str
@@ -422,7 +419,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def children_of(parent: int) -> list[int]:
-    """Return the processes directly below another one (Linux)."""
     found: list[int] = []
     for path in Path(f"/proc/{parent}/task").glob("*/children"):
         with contextlib.suppress(OSError):

@@ -50,8 +50,6 @@ class History:
 
 @dataclass(slots=True)
 class StreamLedger:
-    """One stream as the outside knows it."""
-
     meta: History
     journal: History = field(default_factory=lambda: History([()]))
     messages: dict[int, StoredMessage] = field(default_factory=dict)
@@ -70,7 +68,6 @@ class StreamLedger:
         return latest
 
     def attempted(self, message: StoredMessage, timed: bool = False) -> None:
-        """Note a publish whose ack is open."""
         self.messages[message.seq] = message
         self.timed.discard(message.seq)
         if timed:
@@ -184,8 +181,6 @@ class Report(Counter[str]):
 
 
 class Session(Protocol):
-    """A session of any simulation."""
-
     def run(self) -> Report: ...
 
 

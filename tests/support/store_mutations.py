@@ -65,8 +65,6 @@ class Mutations(dict[str, Callable[[], Patch]]):
             self._first[name] = sum(first)
 
     def planted(self, first: int = 0) -> Callable[[Callable[[], Patch]], Callable[[], Patch]]:
-        """Register the function that follows under its name."""
-
         def register(mutation: Callable[[], Patch]) -> Callable[[], Patch]:
             self[mutation.__name__] = mutation
             self._first[mutation.__name__] = first

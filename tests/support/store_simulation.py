@@ -58,8 +58,6 @@ ERASED_MAX = 40
 
 
 class _Flight:
-    """A commit between begin and finish."""
-
     __slots__ = ("commit", "error", "owner", "ran")
 
     def __init__(self, owner: Committable, commit: Commit) -> None:
@@ -70,8 +68,6 @@ class _Flight:
 
 
 class Session:
-    """One seed's disk, ledger and program."""
-
     def __init__(self, seed: int) -> None:
         self.report = Report(seed)
         self._work = random.Random(f"{seed}/work")
@@ -105,7 +101,6 @@ class Session:
     # -- a session and its lives
 
     def run(self) -> Report:
-        """Live several times and settle; raises Violation."""
         for _ in range(self._work.randint(2, 5)):
             self._live(draw_plan(self._faults))
         self._disk.plan = no_faults

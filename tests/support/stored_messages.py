@@ -15,13 +15,10 @@ def header_block(**values: str) -> bytes:
 
 
 def put(jet: Jet, subject: str, payload: bytes = b"x", /, **values: str) -> Any:
-    """Publish with headers and return the ack."""
     return jet.wire.request(subject, payload, header_block(**values) if values else b"")
 
 
 class StoredRow(NamedTuple):
-    """A message as STREAM.MSG.GET shows it."""
-
     seq: int
     time: str
     subject: str
@@ -30,7 +27,6 @@ class StoredRow(NamedTuple):
 
 
 def stored_rows(jet: Jet, name: str = "S") -> list[StoredRow]:
-    """Return every message of a stream."""
     state = ok(jet.api(f"STREAM.INFO.{name}"))["state"]
     gets = (jet.api(f"STREAM.MSG.GET.{name}", {"seq": seq}) for seq in range(state["first_seq"], state["last_seq"] + 1))
     rows = [answer["message"] for answer in gets if "message" in answer]

@@ -59,7 +59,6 @@ class TierPlugin:
     """Assigns tests to tiers, skips what this machine cannot run, and reports what the tiers cost."""
 
     def __init__(self, config: pytest.Config) -> None:
-        """Read which tiers are selected."""
         global full
         for tier, text in TIERS.items():
             config.addinivalue_line("markers", f"{tier}: {text}")
@@ -112,7 +111,6 @@ class TierPlugin:
         return report
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Count a report for its tier."""
         known: dict[str, Any] = dict(report.user_properties)
         tier = str(known.get("tier", "default"))
         self._seconds[tier] += report.duration

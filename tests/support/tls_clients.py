@@ -47,8 +47,6 @@ class Files:
 
 
 class ListLog(Log):
-    """A log that is kept."""
-
     def __init__(self) -> None:
         super().__init__(debug=True)
         self.lines: list[str] = []
@@ -67,8 +65,6 @@ async def serving(log: Log | None = None, **options: Any) -> AsyncIterator[Serve
 
 
 class Talk:
-    """One connection to a server by hand."""
-
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader, self.writer = reader, writer
 

@@ -33,7 +33,6 @@ pytestmark = pytest.mark.fuzz
 
 @pytest.fixture(scope="module", autouse=True)
 def built() -> NativeDisk:
-    """The build of the module on simulated calls."""
     try:
         return native_disk.native_disk()
     except BuildError as failure:

@@ -16,7 +16,6 @@ from tests.support.store_mutations import MUTATIONS
 
 
 def real(test: Callable[..., None]) -> Callable[..., None]:
-    """Mark a test of a real file system."""
     skip = pytest.mark.skipif(not able("ext4"), reason="needs root, /dev/fuse, loop devices and mkfs.ext4")
     return pytest.mark.fuzz(skip(test))
 

@@ -41,14 +41,12 @@ SECRET: Final = "s3cret-pa55"
 
 @pytest.fixture(params=OFFERS, ids=list(OFFERS))
 def recorder(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[HandshakeRecorder]:
-    """A server with each kind of offer."""
     with recording(tmp_path, **OFFERS[request.param]) as started:
         yield started
 
 
 @pytest.fixture
 def refusing(tmp_path: Path) -> Iterator[HandshakeRecorder]:
-    """A server that offers no TLS."""
     with recording(tmp_path) as started:
         yield started
 
@@ -128,8 +126,6 @@ def link(recorder: HandshakeRecorder, remote: LeafRemoteOptions) -> bool:
 
 
 def command(*words: str) -> Callable[[HandshakeRecorder, Path | None], bool]:
-    """Return what runs a command in this process."""
-
     def run(recorder: HandshakeRecorder, ca: Path | None) -> bool:
         login = ["--user", "ann", "--password", SECRET, *(["--tlsca", str(ca)] if ca else [])]
         code = run_main(["--server", f"nats://127.0.0.1:{recorder.port}", *login, *words])

@@ -38,7 +38,6 @@ def block_of(chosen: Sequence[tuple[str, int, int]]) -> tuple[bytes, bytes]:
 
 
 def _copy_of(kind: str, there: int, one: int, other: int) -> tuple[int, int, bytes]:
-    """Offset, length and spelling of a copy."""
     if kind == "near":
         offset, length = 1 + one % min(there, 2047), 4 + other % 8
         return offset, length, bytes((offset >> 8 << 5 | length - 4 << 2 | 1, offset & 0xFF))

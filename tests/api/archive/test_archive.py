@@ -55,7 +55,6 @@ def written(
     consumers: Iterable[ArchivedConsumer] = (),
     last: tuple[int, int] | None = None,
 ) -> bytes:
-    """Return a compressed archive."""
     consumers = list(consumers)
     end = last or ((messages[-1].seq, messages[-1].ts_ns) if messages else (0, 0))
     first_seq = messages[0].seq if messages else end[0] + 1 if end[0] else 0
@@ -78,7 +77,6 @@ def read(data: bytes, step: int = 1 << 20) -> list[Item | ArchivedMessage]:
 
 
 def plain(content: bytes) -> bytes:
-    """Return content as frames."""
     return FrameWriter().write(content)
 
 

@@ -59,15 +59,11 @@ _MESSAGE: Final = re.compile(rb"(?m)^H?MSG ")
 
 
 class AccountNetwork(Protocol):
-    """A server with a client of each account."""
-
     def say(self, who: str, data: bytes, expected: Mapping[str, int]) -> dict[str, bytes]:
         """Return what each client heard, once that is as many messages as expected, or long after."""
 
 
 class InMemory:
-    """natsctl's broker and engine."""
-
     def __init__(self) -> None:
         options = apply(load_text(CONFIG, {}), ServerOptions(jetstream=True))
         limits = {one.name: one.jetstream for one in options.accounts if one.jetstream is not None}
@@ -94,8 +90,6 @@ class InMemory:
 
 
 class OverTcp:
-    """Three clients of a real server."""
-
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
         self._sockets = {name: socket.create_connection((parts.hostname, parts.port)) for name in "abc"}

@@ -56,7 +56,6 @@ def test_mappings_are_of_what_clients_publish_alone() -> None:
 
 
 def shares(*destinations: tuple[str, int], src: str = "a.*", count: int = 2000) -> dict[bytes, float]:
-    """Return which part of messages goes where."""
     mapping = compile_mapping(SubjectMap(src, tuple(Destination(*to) for to in destinations)), random.Random(1))
     went: dict[bytes, int] = {}
     for _ in range(count):

@@ -23,8 +23,6 @@ SECOND = 1_000_000_000
 
 
 class Guest:
-    """One connection that has shown a user's JWT."""
-
     def __init__(self, session: Session, user: UserLogin) -> None:
         self.session = session
         info = json.loads(self.heard().removeprefix(b"INFO "))

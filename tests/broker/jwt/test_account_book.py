@@ -24,7 +24,6 @@ def wake(town: Any, account: OperatorAccount) -> AccountConfig:
 
 
 def config_of(town: Any, account: OperatorAccount) -> AccountConfig:
-    """Return what the broker was told."""
     config: AccountConfig = town.broker.accounts[account.public].config
     return config
 

@@ -66,22 +66,18 @@ class Town:
         return session
 
     def request(self, at: int = -1) -> Request:
-        """Return a request that was asked."""
         reply, payload = self.requests[at]
         return Request(payload.decode(), {}, claims_of(payload), reply.decode())
 
     def answer(self, payload: bytes, at: int = -1) -> int:
-        """Publish a response; return the recipients."""
         return self.broker.accounts["AUTH"].publish(self.requests[at][0], b"", b"", payload)
 
     def run(self) -> None:
-        """Judge what has arrived."""
         while self.broker.long_work:
             self.broker.do_long_work(0)
 
     @property
     def subscriptions(self) -> int:
-        """Subscriptions in the account of the service."""
         return self.broker.accounts["AUTH"].subscriptions
 
 

@@ -55,7 +55,6 @@ class Trade(Operated):
         return guest
 
     def work(self, each: Callable[[], object] = lambda: None) -> None:
-        """Do what waits, step by step."""
         step = self.counter.noting(lambda: self.broker.do_long_work(0))
         while self.broker.long_work:
             step()
@@ -74,7 +73,6 @@ class Trade(Operated):
 
     @property
     def proxies(self) -> int:
-        """Subscriptions that imports have in both accounts."""
         return sum(self.broker.account(account.public).subscriptions for account in (self.exporter, self.importer))
 
     def heard(self) -> list[bytes]:

@@ -34,7 +34,6 @@ def test_a_pause_holds_until_a_moment_and_resume_ends_it(fed: Run) -> None:
 
 @pytest.fixture
 def tokyo() -> Iterator[None]:
-    """A machine in another zone."""
     with pytest.MonkeyPatch.context() as here:
         here.setenv("TZ", "Asia/Tokyo")
         time.tzset()

@@ -150,7 +150,6 @@ def _client(port: int) -> socket.socket:
 
 
 def _heard(client: socket.socket) -> bytes:
-    """What the server has said until now."""
     client.sendall(b"PING\r\n")
     heard = b""
     while b"PONG" not in heard:

@@ -20,14 +20,12 @@ Clients = Callable[..., AbstractAsyncContextManager[tuple[Manager, Any]]]
 
 @pytest.fixture(scope="module", params=["natsctl", "reference"])
 def process(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    """A server for the tests of a file."""
     with ServerProcess(tmp_path_factory.mktemp("server"), request.param) as running:
         yield running
 
 
 @pytest.fixture
 def url(process: ServerProcess) -> str:
-    """Where the server listens."""
     return process.url
 
 

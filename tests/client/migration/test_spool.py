@@ -24,7 +24,6 @@ Open = Callable[[Path], Spool]
 
 @pytest.fixture
 def opened() -> Iterator[Open]:
-    """Opens spools, which are closed after the test."""
     with ExitStack() as stack:
         yield lambda folder: stack.enter_context(closing(Spool(folder)))
 

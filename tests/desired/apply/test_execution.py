@@ -56,7 +56,6 @@ class LiveState:
         return self._doors.setdefault(name, asyncio.Event())
 
     async def let(self, *names: str) -> None:
-        """Let changes end, and what they start begin."""
         for name in names:
             self._door(name).set()
         await self.settle()

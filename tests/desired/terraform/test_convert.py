@@ -23,8 +23,6 @@ Read = Callable[..., DocumentSet]
 
 @pytest.fixture
 def read(tmp_path: Path) -> Read:
-    """Reads a text of HCL."""
-
     def reading(text: str, environ: dict[str, str] | None = None, **given: Any) -> DocumentSet:
         (tmp_path / "main.tf").write_text(text)
         return read_terraform([str(tmp_path / "main.tf")], environ or {}, **given)

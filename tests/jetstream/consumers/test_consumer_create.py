@@ -11,7 +11,6 @@ from natsctl.testing.jet import SECOND, Jet, texts
 
 
 def create(jet: Jet, tail: str, config: dict[str, Any] | None = None, **more: Any) -> Any:
-    """Return the answer of CONSUMER.<tail>."""
     return jet.api(f"CONSUMER.{tail}", {"stream_name": "S", "config": config or {}, **more})
 
 

@@ -39,7 +39,6 @@ class Life:
         self.unacked: list[tuple[str, Message]] = []
 
     def step(self) -> None:
-        """Do one thing."""
         rng, jet = self.rng, self.jet
         often = ("publish", "pull", "ack")
         action = rng.choice((*often, *often, "ack", "time", "delete", "purge", "hold"))
@@ -66,7 +65,6 @@ class Life:
             jet.machine.settle()
 
     def check(self) -> None:
-        """Compare every counter with what the store says."""
         stream = self.jet.machine.streams["S"]
         for name in self.names:
             consumer, counts = stream.consumers[name], self.jet.counts(name)
@@ -85,7 +83,6 @@ class Life:
             assert list(state.pending) == sorted(state.pending)
 
     def crash(self) -> None:
-        """End the process and compare what comes back."""
         stream = self.jet.machine.streams["S"]
         before = {name: (self.jet.counts(name), stream.consumers[name].state.encode()) for name in self.names}
         self.jet = Jet(self.jet.machine.restarted())

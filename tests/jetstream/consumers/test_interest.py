@@ -24,18 +24,15 @@ class Listener:
         self.told: list[tuple[int, bytes]] = []
 
     def on_messages(self, messages: list[tuple[int, bytes]]) -> None:
-        """Take note."""
         self.told += messages
 
     def on_own_messages(self, messages: list[tuple[int, bytes]], number: int) -> None:
-        """Take note of those that match."""
         own = [message for message in messages if self.filters.matches(message[1])]
         assert len(own) == number
         self.told += own
 
 
 def index_of(*listeners: Any) -> Interest:
-    """Return an index of consumers."""
     interest = Interest(deque())
     for listener in listeners:
         interest.add(listener)

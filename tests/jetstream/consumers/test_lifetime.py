@@ -6,7 +6,6 @@ from natsctl.testing.jet import SECOND, Jet
 
 
 def is_there(jet: Jet, name: str = "C") -> bool:
-    """Tell whether the consumer exists."""
     return "error" not in jet.api(f"CONSUMER.INFO.S.{name}")
 
 

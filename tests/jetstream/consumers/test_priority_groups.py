@@ -12,7 +12,6 @@ GROUP: dict[str, Any] = {"group": "A", "expires": 3600 * SECOND}
 
 
 def consumer(jet: Jet, policy: str, **config: Any) -> None:
-    """Make a consumer with one group."""
     jet.consumer(priority_groups=["A"], priority_policy=policy, **config)
 
 
@@ -24,7 +23,6 @@ def ask(jet: Jet, inbox: str, **body: Any) -> bytes:
 
 
 def pin(jet: Jet) -> str:
-    """Return who is pinned."""
     return str(jet.info()["priority_groups"][0].get("pinned_client_id", ""))
 
 

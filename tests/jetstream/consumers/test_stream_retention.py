@@ -20,12 +20,10 @@ def jet() -> Jet:
 
 
 def left(jet: Jet) -> list[int]:
-    """Return the sequences that are still there."""
     return [row.seq for row in stored_rows(jet)]
 
 
 def pull(jet: Jet, number: int, name: str = "C") -> Any:
-    """Pull and return messages."""
     return jet.pull({"batch": number, "no_wait": True}, name)[:number]
 
 

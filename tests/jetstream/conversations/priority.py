@@ -181,7 +181,6 @@ def info_pins(t: Talk) -> None:
 
 
 def events(t: Talk, sid: bytes) -> None:
-    """Note advisories, without the random pin."""
     for m in t.jet.heard(sid):
         event = {key: value for key, value in m.json().items() if key not in ("id", "timestamp")}
         event |= {"account": "one"} if "account" in event else {}

@@ -123,7 +123,6 @@ WRONG = (
 
 
 def in_pairs(t: Talk, payload: str) -> None:
-    """Publish every pair of what is wrong."""
     for at, (first, one) in enumerate(WRONG):
         for second, two in WRONG[at + 1 :]:
             pub(t, payload, **{second: two, first: one})
@@ -245,12 +244,10 @@ def without_interest_a_sequence_is_used_up(t: Talk) -> None:
 
 
 def listen(t: Talk, *subjects: str) -> list[bytes]:
-    """Subscribe and return the sids."""
     return [t.jet.wire.subscribe(subject) for subject in subjects]
 
 
 def heard(t: Talk, sids: list[bytes]) -> None:
-    """Note what was heard, times taken out."""
     for sid in sids:
         for m in t.jet.heard(sid):
             header = re.sub(rb"(Nats-Time-Stamp: )[^\r]*", rb"\1T", m.header)
@@ -561,7 +558,6 @@ class Fast:
         self.sid = t.jet.wire.subscribe(f"_INBOX.{name}.>")
 
     def send(self, place: int | str, op: int | str = APPEND, payload: str = "x", **headers: str) -> Fast:
-        """Send one message and note what is answered."""
         reply = f"_INBOX.{self.name}.{self.flow}.{self.gap}.{place}.{op}.$FI"
         self.t.jet.wire.publish(self.subject, payload.encode(), reply, block(headers))
         self.t.note(self.t.jet.wire.take(self.sid))

@@ -33,7 +33,6 @@ BODIES: tuple[bytes, ...] = (
 
 
 def bodies(t: Talk, part: int) -> None:
-    """Pull with every fourth body."""
     t.create()
     for body in BODIES[part::4]:
         t.jet.publish("a", "b", "c")

@@ -33,7 +33,6 @@ FILTERED: Final[tuple[dict[str, Any], ...]] = ({"filter": "s.a"}, {"filter": "s.
 
 
 def life(t: Talk, seed: int) -> None:
-    """Do what chance says with one consumer."""
     rng = random.Random(seed)
     empty_stream(t)
     for subject in SUBJECTS:
@@ -49,7 +48,6 @@ def life(t: Talk, seed: int) -> None:
 
 
 def step(t: Talk, rng: random.Random, unacked: list[Message], config: dict[str, Any]) -> None:
-    """Do one thing."""
     action = rng.choice(("publish", "publish", "pull", "pull", "ack", "ack", "ack", "delete", "purge", "filter"))
     if config.get("deliver_policy") == "last_per_subject" and action in ("purge", "filter"):
         return
@@ -71,14 +69,11 @@ def step(t: Talk, rng: random.Random, unacked: list[Message], config: dict[str, 
 
 
 def changed(rng: random.Random, config: dict[str, Any]) -> dict[str, Any]:
-    """Return a configuration with another filter."""
     plain = {"durable_name": "C", "ack_policy": "explicit", **config}
     return {**plain, "filter_subject": rng.choice((config["filter_subject"], "s.>", "s.a"))}
 
 
 def life_of(seed: int) -> Scenario:
-    """Return the life of a seed."""
-
     def run(t: Talk) -> None:
         life(t, seed)
 

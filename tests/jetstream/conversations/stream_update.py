@@ -18,12 +18,10 @@ def change(t: Talk, **config: Any) -> None:
 
 
 def state(t: Talk) -> None:
-    """Note what S holds."""
     t.ask("STREAM.INFO.S", {"subjects_filter": ">"})
 
 
 def publish(t: Talk, count: int = 3, subject: str = "s.a") -> None:
-    """Publish and note the acks."""
     for number in range(count):
         t.notes.append(t.jet.wire.request(subject, b"%d" % number))
 

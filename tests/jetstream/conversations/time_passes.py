@@ -27,8 +27,6 @@ SERVER = "cluster"
 
 
 class Talk:
-    """A client that notes what it is answered."""
-
     number = 1
     """What stands for `%` in names and subjects."""
 
@@ -45,7 +43,6 @@ class Talk:
         self.notes.append(text)
 
     def stream(self, name: str = "S%", subjects: tuple[str, ...] = ("s%.>",), **config: Any) -> Any:
-        """Make a stream and note an error."""
         body = {"name": self._own(name), "subjects": [self._own(s) for s in subjects], **config}
         body = {key: value for key, value in body.items() if value is not None}
         answer = self.jet.api(f"STREAM.CREATE.{self._own(name)}", body)
@@ -53,7 +50,6 @@ class Talk:
         return answer.get("config")
 
     def ask(self, verb: str, body: object = b"") -> Any:
-        """Ask the API and note the answer."""
         answer = self.jet.api(self._own(verb), body)
         kept = scrub(answer)
         kept = [(k, [p for p in v if p[0] not in VARYING] if k == "state" else v) for k, v in kept]
@@ -61,7 +57,6 @@ class Talk:
         return answer
 
     def put(self, subject: str, payload: bytes = b"x", /, **wishes: str) -> Any:
-        """Publish with headers and note the ack."""
         pairs = [(k.replace("_", "-").encode(), self._own(v).encode()) for k, v in wishes.items()]
         header = headers.encode(pairs) if pairs else b""
         answer = self.jet.wire.request(self._own(subject), payload, header)
@@ -69,7 +64,6 @@ class Talk:
         return answer
 
     def messages(self, name: str = "S%") -> None:
-        """Note every message that is there."""
         state = self.jet.api("STREAM.INFO." + self._own(name))["state"]
         found = []
         for seq in range(1, state["last_seq"] + 1):
@@ -82,11 +76,9 @@ class Talk:
         self.note((state["messages"], state["first_seq"], state["last_seq"], found))
 
     def at(self, seconds: float) -> str:
-        """Return a time from now."""
         return "@at " + format_time(self.now() + int(seconds * SECOND))
 
     def wait(self, seconds: float) -> None:
-        """Let time pass."""
         self.jet.advance(seconds)
 
 
@@ -95,7 +87,6 @@ TALKS: list[Conversation] = []
 
 
 def talk(function: Conversation) -> Conversation:
-    """Register a conversation."""
     TALKS.append(function)
     return function
 
@@ -471,7 +462,6 @@ def what_streams_can_not_be_configured(t: Talk) -> None:
 
 
 def ours(conversation: Conversation) -> list[Any]:
-    """Have a conversation with the engine."""
     machine = Machine()
     return _notes(conversation, machine, machine.clock.now_ns)
 

@@ -57,7 +57,6 @@ def show(t: Talk, name: str, *but: str) -> None:
 
 
 def make(t: Talk, name: str, **config: Any) -> None:
-    """Make a stream and note the answer."""
     answer = t.jet.api(f"STREAM.CREATE.{name}", {"name": name, **config})
     t.notes.append(shown(answer) if "error" not in answer else answer)
 
@@ -69,12 +68,10 @@ def update(t: Talk, name: str, **config: Any) -> None:
 
 
 def block(*lines: str) -> bytes:
-    """Return a header block."""
     return "\r\n".join(["NATS/1.0", *lines, "", ""]).encode()
 
 
 def send(t: Talk, subject: str, payload: str = "", *lines: str) -> None:
-    """Publish and note the ack."""
     sid = t.jet.wire.subscribe("_INBOX.ack")
     t.jet.wire.publish(subject, payload.encode(), "_INBOX.ack", block(*lines) if lines else b"")
     t.note(t.jet.wire.take(sid))
@@ -324,7 +321,6 @@ def an_interest_stream_is_consumed(t: Talk) -> None:
 
 
 def consumers(t: Talk, name: str) -> None:
-    """Note the consumers that a list shows."""
     answer = t.jet.api(f"CONSUMER.LIST.{name}")
     for each in answer["consumers"]:
         for key in ("cluster", "ts", "created", "delivered", "ack_floor", "num_ack_pending"):

@@ -62,7 +62,6 @@ def test_the_audit_is_captured_by_a_stream(jet: Jet) -> None:
 
 
 def asked_by_system(jet: Jet, subject: bytes) -> list[bytes]:
-    """Return what the system account is answered."""
     heard: list[bytes] = []
     system = jet.machine.broker.system_account
     inbox = system.subscribe(b"inbox", lambda subject, reply, header, payload, origin: heard.append(payload))

@@ -126,7 +126,6 @@ def v1(*files: bytes) -> bytes:
 
 
 def sized(name: str, size: int) -> bytes:
-    """Return a tar header that claims a size."""
     info = TarInfo(name)
     info.size = size
     return info.tobuf(PAX_FORMAT)

@@ -15,7 +15,6 @@ STEPS = 120
 
 
 def do_something(jet: Jet, delivered: list[Any]) -> None:
-    """Do one of the things clients do."""
     rng = jet.machine.rng
     last = jet.api("STREAM.INFO.S")["state"]["last_seq"]
     kind = rng.choice(["publish"] * 6 + ["delete", "delete", "purge", "filter", "pull", "pull", "ack", "ack", "time"])

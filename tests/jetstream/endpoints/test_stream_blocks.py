@@ -20,7 +20,6 @@ from natsctl.testing.machine import Machine, Message
 
 
 def asked(jet: Jet, name: str = "S", **wish: Any) -> Message:
-    """Return the answer to a request."""
     sid = jet.listen("blocks.in")
     jet.wire.publish(f"$JS.API.STREAM.BLOCKS.{name}", msgspec.json.encode(wish), "blocks.in")
     (answer,) = jet.heard(sid)
@@ -29,7 +28,6 @@ def asked(jet: Jet, name: str = "S", **wish: Any) -> Message:
 
 
 def held(answer: Message) -> list[StoredMessage]:
-    """Return the messages of an answer."""
     (count,) = struct.unpack_from("<I", answer.payload)
     sizes = struct.unpack_from(f"<{count}I", answer.payload, 4)
     frames = answer.payload[4 + 4 * count :]
@@ -148,7 +146,6 @@ def test_a_request_waits_for_long_work(jet: Jet) -> None:
 
 
 def refusal(jet: Jet, name: str, body: bytes) -> int:
-    """Return the number of the error that answers."""
     return int(jet.api(f"STREAM.BLOCKS.{name}", body)["error"]["err_code"])
 
 

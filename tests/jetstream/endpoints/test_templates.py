@@ -22,7 +22,6 @@ def template(jet: Jet, name: str = "ORDERS", max_streams: int = 3, **config: Any
 
 
 def publish(jet: Jet, subject: str, payload: bytes = b"x") -> list[Any]:
-    """Return every answer to a publish."""
     sid = jet.listen("acks")
     jet.wire.publish(subject, payload, "acks")
     answers = [m.json() if m.payload else m.status for m in jet.heard(sid)]

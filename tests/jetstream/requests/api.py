@@ -24,12 +24,10 @@ def api(verb: str, body: Any = b"", header: bytes = b"") -> RawRequest:
 
 
 def stream(name: str = "S", **config: Any) -> RawRequest:
-    """Return a request that makes a stream."""
     return api(f"STREAM.CREATE.{name}", {"name": name, "subjects": ["s.>"], **config})
 
 
 def publish(*subjects: str, header: bytes = b"", body: bytes = b"x") -> Iterator[RawRequest]:
-    """Yield one publish on each subject."""
     for subject in subjects:
         yield RawRequest(subject, body, header)
 

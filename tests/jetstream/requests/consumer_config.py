@@ -93,7 +93,6 @@ KINDS: Final[dict[str, dict[str, Any]]] = {
 
 
 def stream(**config: Any) -> Request:
-    """Return the request that makes S."""
     return "STREAM.CREATE.S", {"name": "S", "subjects": ["s.>"], "storage": "memory", **config}
 
 
@@ -103,7 +102,6 @@ def consumer(config: dict[str, Any], name: str = "C", **rest: Any) -> Request:
 
 
 def fields() -> Iterator[Case]:
-    """Each field with each value, on create."""
     for (kind, base), (name, values) in product(KINDS.items(), FIELDS.items()):
         for value in (*(WRONG if kind == "pull" else ()), *values):
             config = {**base, name: value}

@@ -136,17 +136,14 @@ CHANGES: Final[tuple[dict[str, Any], ...]] = (
 
 
 def create(**config: Any) -> Request:
-    """Return the request that makes S."""
     return "STREAM.CREATE.S", {"name": "S", "subjects": ["s.>"], **config}
 
 
 def update(**config: Any) -> Request:
-    """Return the request that changes S."""
     return "STREAM.UPDATE.S", {"name": "S", "subjects": ["s.>"], **config}
 
 
 def fields() -> Iterator[Case]:
-    """Each field with each value, on create."""
     for name, values in FIELDS.items():
         for value in (*WRONG, *values):
             yield f"{name}={str(value)[:60]}", [create(**{name: value})]
@@ -168,7 +165,6 @@ def fields_together() -> Iterator[Case]:
 
 
 def changes() -> Iterator[Case]:
-    """What may become of what."""
     for before in CHANGES:
         yield f"{before} taken back", [create(**before), update(), ("STREAM.INFO.S", b"")]
         yield f"{before} and taken back", [create(), update(**before), update(), ("STREAM.LIST", b"")]

@@ -70,12 +70,10 @@ BESIDE: Final[tuple[dict[str, Any], ...]] = (
 
 
 def create(name: str = "M", **config: Any) -> Request:
-    """Return the request that makes a stream."""
     return f"STREAM.CREATE.{name}", {"name": name, **config}
 
 
 def update(name: str = "M", **config: Any) -> Request:
-    """Return the request that changes a stream."""
     return f"STREAM.UPDATE.{name}", {"name": name, **config}
 
 

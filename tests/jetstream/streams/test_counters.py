@@ -14,7 +14,6 @@ from tests.support.stored_messages import put
 
 
 def add(jet: Jet, increment: str) -> Any:
-    """Publish an increment and return the ack."""
     return put(jet, "s.a", b"", Nats_Incr=increment)
 
 

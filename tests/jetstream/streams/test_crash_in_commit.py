@@ -61,7 +61,6 @@ def crashed(
 
 
 def last_seq(jet: Jet, name: str) -> int:
-    """Return the last sequence of a stream."""
     number: int = ok(jet.api(f"STREAM.INFO.{name}"))["state"]["last_seq"]
     return number
 

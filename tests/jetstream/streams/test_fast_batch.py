@@ -13,8 +13,6 @@ START, APPEND, COMMIT, END, PING = range(5)
 
 
 class Publisher:
-    """One fast batch."""
-
     def __init__(self, jet: Jet, name: str = "f", flow: int = 2, gap: str = "fail", subject: str = "s.a") -> None:
         self.jet, self.name, self.flow, self.gap, self.subject = jet, name, flow, gap, subject
         self.sid = jet.listen(f"in.{name}.>")

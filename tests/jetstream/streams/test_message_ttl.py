@@ -31,7 +31,6 @@ def left(jet: Jet, name: str = "S") -> list[tuple[int, str, bytes]]:
 
 
 def seqs(jet: Jet) -> list[int]:
-    """Return the sequences that are there."""
     return [seq for seq, _, _ in left(jet)]
 
 

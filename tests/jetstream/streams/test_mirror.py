@@ -19,7 +19,6 @@ PATIENCE_S = 25
 
 
 def mirror(jet: Jet, name: str = "M", of: str = "S", **more: Any) -> Any:
-    """Make a mirror and return its info."""
     config = {key: more.pop(key) for key in tuple(more) if key not in SOURCE_KEYS}
     return ok(jet.api(f"STREAM.CREATE.{name}", {"name": name, "mirror": {"name": of, **more}, **config}))
 
@@ -28,7 +27,6 @@ SOURCE_KEYS = {"opt_start_seq", "opt_start_time", "filter_subject", "subject_tra
 
 
 def info(jet: Jet, name: str = "M") -> Any:
-    """Return what STREAM.INFO says."""
     return ok(jet.api(f"STREAM.INFO.{name}", {"deleted_details": True}))
 
 
@@ -165,7 +163,6 @@ def test_a_mirror_answers_direct_gets_where_its_origin_does_not(jet: Jet) -> Non
 
 
 def direct(jet: Jet, of: str) -> list[Message]:
-    """Return the answers to a direct get."""
     sid = jet.listen("_INBOX.direct")
     jet.wire.publish(f"$JS.API.DIRECT.GET.{of}", b"", "_INBOX.direct")
     answers = jet.heard(sid)

@@ -56,7 +56,6 @@ CONFIGS: list[dict[str, Any]] = [
 
 
 def line(number: int, subject: str, payload: str, answer: bool, headers: Sequence[str] = ()) -> bytes:
-    """Return what publishes a message."""
     reply = f" in.{number}" if answer else ""
     if not headers:
         return f"PUB {subject}{reply} {len(payload)}\r\n{payload}\r\n".encode()

@@ -224,7 +224,6 @@ def test_a_schedule_that_its_message_pushes_out_is_counted_once_by_consumers() -
 
 
 def moments(pattern: str, start: str, number: int = 3, zone: str = "UTC") -> list[str]:
-    """Return the next moments of a pattern."""
     cron, ts_ns, found = parse_cron(pattern), parse_time(start), []
     for _ in range(number):
         moment = cron.next_after(ts_ns, ZoneInfo(zone))
@@ -265,7 +264,6 @@ def test_an_hour_that_is_skipped_names_no_moment_and_one_that_is_repeated_names_
 
 
 def header(pattern: str, zone: str = "") -> bytes:
-    """Return the header of a schedule."""
     line = f"Nats-Schedule-Time-Zone: {zone}\r\n" if zone else ""
     return f"NATS/1.0\r\nNats-Schedule: {pattern}\r\n{line}\r\n".encode()
 

@@ -26,12 +26,10 @@ def sourcing(jet: Jet, *sources: Any, name: str = "X", **config: Any) -> Any:
 
 
 def info(jet: Jet, name: str = "X") -> Any:
-    """Return what STREAM.INFO says."""
     return ok(jet.api(f"STREAM.INFO.{name}", {"deleted_details": True}))
 
 
 def texts(jet: Jet, name: str = "X") -> list[str]:
-    """Return the payloads of every message."""
     return [row.payload.decode() for row in stored_rows(jet, name)]
 
 

@@ -8,17 +8,14 @@ from natsctl.testing.jet import Jet, ok
 
 
 def create(jet: Jet, **config: Any) -> Any:
-    """Send a create request for stream S."""
     return jet.api("STREAM.CREATE.S", {"name": "S", "subjects": ["s.>"], **config})
 
 
 def update(jet: Jet, **config: Any) -> Any:
-    """Send an update request for stream S."""
     return jet.api("STREAM.UPDATE.S", {"name": "S", "subjects": ["s.>"], **config})
 
 
 def refusal(answer: Any) -> tuple[int, str]:
-    """Return err_code and text."""
     return answer["error"]["err_code"], answer["error"]["description"]
 
 

@@ -11,13 +11,11 @@ from natsctl.testing.jet import SECOND, Jet, ok
 
 
 def state(jet: Jet) -> dict[str, Any]:
-    """Return the stream's state with its deleted sequences."""
     found: dict[str, Any] = jet.api("STREAM.INFO.S", {"deleted_details": True, "subjects_filter": ">"})["state"]
     return found
 
 
 def publish(jet: Jet, payload: bytes = b"x", subject: str = "s.a") -> Any:
-    """Publish and return the ack."""
     return jet.wire.request(subject, payload)
 
 

@@ -22,19 +22,16 @@ def copied(jet: Jet) -> Jet:
 
 
 def connection(jet: Jet) -> Upstream:
-    """Return the mirror's connection."""
     mirror = jet.machine.streams["M"].upstreams._mirror
     assert mirror is not None
     return mirror
 
 
 def consumers(jet: Jet) -> dict[str, Any]:
-    """Return the consumers of the origin."""
     return jet.machine.streams["S"].consumers
 
 
 def stored(jet: Jet) -> int:
-    """Return how many messages the mirror has."""
     return int(ok(jet.api("STREAM.INFO.M"))["state"]["messages"])
 
 

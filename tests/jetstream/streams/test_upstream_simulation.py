@@ -27,8 +27,6 @@ PATIENCE_S = 30
 
 
 class Life:
-    """One random life."""
-
     def __init__(self, seed: int, *, power_loss: bool) -> None:
         self.rng = random.Random(seed)
         self.jet = Jet(Machine(seed=seed))
@@ -44,7 +42,6 @@ class Life:
             ok(self.jet.api("STREAM.CREATE.M", {"name": "M", "mirror": {"name": "S"}}))
 
     def step(self) -> None:
-        """Do one thing."""
         rng, jet = self.rng, self.jet
         action = rng.choice(("publish", "publish", "publish", "take", "delete", "purge", "time", "crash", "crash"))
         if action == "publish":
@@ -82,7 +79,6 @@ class Life:
         return self.jet.machine.streams[name].store
 
     def settle(self) -> None:
-        """Let everything arrive and compare."""
         jet = self.jet
         for _ in range(40):
             jet.advance(PATIENCE_S / 2)

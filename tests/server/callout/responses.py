@@ -34,7 +34,6 @@ def _tampered(request: Request) -> bytes:
 
 
 def _elsewhen() -> list[dict[str, str]]:
-    """Return hours that it is not, in UTC."""
     hour = (time.gmtime().tm_hour + 12) % 24
     return [{"start": f"{hour:02}:00:00", "end": f"{hour:02}:30:00"}]
 

@@ -13,7 +13,6 @@ from tests.support.fuzz import conf
 
 
 def plain(value: object) -> object:
-    """Return a block without places."""
     if isinstance(value, ConfItem):
         return plain(value.value)
     if isinstance(value, dict):

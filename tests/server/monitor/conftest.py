@@ -23,8 +23,6 @@ STARTS_WITHIN_S = 100.0
 
 
 class Tab:
-    """One page, spoken to by Chromium's DevTools protocol."""
-
     def __init__(self, socket: Any) -> None:
         self._socket = socket
         self._number = 0
@@ -64,7 +62,6 @@ class Tab:
 
 @pytest.fixture(scope="session")
 def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    """The DevTools port of a headless Chromium."""
     names = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
     binary = next((found for name in names if (found := shutil.which(name))), None)
     if binary is None:

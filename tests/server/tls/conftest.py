@@ -9,6 +9,5 @@ from tests.support.ocsp import World, world
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """Authorities, their certificates and a responder."""
     with world(tmp_path_factory.mktemp("ocsp")) as found:
         yield found

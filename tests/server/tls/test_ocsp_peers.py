@@ -54,7 +54,6 @@ def usual(made: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(params=["ssl", "pyOpenSSL"])
 def library(request: pytest.FixtureRequest) -> dict[str, Any]:
-    """Options by which the listener uses each library."""
     return {"ocsp": OcspOptions("always")} if request.param == "pyOpenSSL" else {}
 
 
@@ -203,8 +202,6 @@ async def test_responses_are_asked_for_once_while_they_are_current(made: World) 
 
 
 class Later(SystemClock):
-    """A clock that stands at another time."""
-
     def __init__(self, now_ns: int) -> None:
         self._now_ns = now_ns
 

@@ -177,8 +177,6 @@ async def test_responders_in_the_configuration_come_first_and_get_is_a_way_out(
 
 
 class Clock:
-    """A clock that stands until it is turned."""
-
     def __init__(self) -> None:
         self.offset_ns = 0
 

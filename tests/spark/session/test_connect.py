@@ -242,7 +242,6 @@ def test_a_session_is_use_as_long_as_it_lasts(bare: Path) -> None:
 
 @pytest.fixture
 def served(spark: SparkSession) -> Iterator[Remote]:
-    """The Spark of the tests as a server."""
     machine = cast(Any, spark)._jvm
     context = cast(Any, spark.sparkContext)._jsc.sc()
     settings = {"spark.connect.grpc.binding.address": "127.0.0.1", "spark.connect.grpc.binding.port": "0"}

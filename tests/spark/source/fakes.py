@@ -42,7 +42,6 @@ class Visitor:
         return line
 
     def asked(self) -> tuple[bytes, bytes, bytes]:
-        """The next publish: subject, reply, payload."""
         words = self.lines_until(b"PUB ").split()
         if not words:
             return b"", b"", b""

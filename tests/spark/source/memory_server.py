@@ -44,7 +44,6 @@ class MemoryStream:
     ids: dict[bytes, tuple[int, float]] = field(default_factory=dict)
 
     def info(self) -> dict[str, Any]:
-        """The answer to STREAM.INFO."""
         state = {
             "messages": len(self.messages),
             "first_seq": min(self.messages, default=len(self.ever) + 1),
@@ -55,7 +54,6 @@ class MemoryStream:
         return {"config": config, "created": "2026-11-21T03:38:08.293843492Z", "state": state}
 
     def found(self, wanted: dict[str, Any]) -> dict[str, Any]:
-        """The answer to STREAM.MSG.GET."""
         if pattern := wanted.get("last_by_subj") or wanted.get("next_by_subj"):
             regex = re.compile(re.escape(pattern).replace(r"\*", r"[^.]+").replace(">", ".+") + "$")
             seqs = [seq for seq in self.messages if seq >= wanted.get("seq", 1) and regex.match(self.messages[seq][0])]
@@ -87,11 +85,9 @@ class MemoryServer:
         """Messages until the process that writes is killed; None: it is not."""
 
     def connect(self) -> MemoryWire:
-        """A new connection."""
         return MemoryWire(self)
 
     def published(self, subject: str, header: bytes, payload: bytes) -> dict[str, Any]:
-        """The answer to a message of a stream."""
         stream = self.out if subject.startswith(self.out.prefix) else self.notes
         said = dict(re.findall(rb"(Nats-[\w-]+): (.*?)\r\n", header))
         text = said.get(b"Nats-Msg-Id", b"")
@@ -112,7 +108,6 @@ class MemoryServer:
         return {"stream": stream.name, "seq": seq}
 
     def asked(self, name: str, body: dict[str, Any]) -> dict[str, Any]:
-        """The answer to a request of the API."""
         verb, _, stream_name = name.rpartition(".")
         stream = self.notes if stream_name == self.notes.name else self.out
         if verb == "STREAM.INFO":
@@ -123,8 +118,6 @@ class MemoryServer:
 
 
 class MemoryWire:
-    """The socket of one connection."""
-
     def __init__(self, server: MemoryServer) -> None:
         self._server = server
         self._subscriptions: dict[str, bytes] = {}
@@ -139,7 +132,6 @@ class MemoryWire:
         """Nothing is left to do."""
 
     def recv(self, _: int) -> bytes:
-        """All that the server has sent."""
         if self._broken:
             raise ConnectionResetError
         if not self._out:

@@ -78,7 +78,6 @@ def part_of(number: str, times: int, origin: bytes = b'"stream":"S1"', more: byt
 
 
 def mixed(origin: bytes) -> bytes:
-    """Acknowledgements of two parts between everything else."""
     refusal = b'{"error":{"code":400,"err_code":10054,"description":"message size exceeds"},"stream":"S","seq":0}'
     return (
         part_of("p1", 3, origin)

@@ -32,7 +32,6 @@ ODD = "a b.\N{SNOWMAN}.>x.*y".encode()
 
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let little data be several block files."""
     monkeypatch.setattr(archive_v1, "BLOCK_BYTES", 64 << 10)
 
 

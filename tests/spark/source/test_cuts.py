@@ -56,7 +56,6 @@ class Run:
         return write_partition(self.job, "w", number, batches(rows, self.chance))
 
     def finish(self) -> WrittenMessages | None:
-        """Run all tasks, in any order, and commit."""
         order = self.chance.sample(range(len(self.tasks)), len(self.tasks))
         return publish_rest(self.job, [self.task(number) for number in order])
 
@@ -69,7 +68,6 @@ def cut(rows: list[Row], cores: int, chance: random.Random, **options: str) -> R
 
 
 def some_rows(chance: random.Random) -> list[Row]:
-    """Rows of which many are alike."""
     alphabet = chance.choice([1, 3, 20, 1000])
     return [(f"out.{chance.randint(0, 2)}", f"v{chance.randrange(alphabet)}") for _ in range(chance.randint(1, 60))]
 

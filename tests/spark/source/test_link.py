@@ -159,7 +159,6 @@ def test_what_is_no_nats_server_is_told_after_all_retries(greeting: bytes) -> No
 
 
 def answering(visitor: Visitor) -> None:
-    """Greet, and answer the first request."""
     visitor.greet()
     _, reply, _ = visitor.asked()
     visitor.send(b"MSG %b 1 5\r\nhello\r\n" % reply)

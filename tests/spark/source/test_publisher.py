@@ -28,7 +28,6 @@ def make(api: JetStreamApi, **config: Any) -> None:
 
 
 def rows(number: int, ids: bool = True, subject: str = "out.a", size: int = 1) -> Messages:
-    """So many messages, whose payloads are their numbers."""
     names = [b"%d" % at for at in range(number)]
     nothing = pa.array([b""] * number, pa.binary())
     payloads = pa.array([name.ljust(size, b" ") for name in names], pa.binary())

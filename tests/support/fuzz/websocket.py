@@ -36,8 +36,6 @@ _BODIES: Final = (
 
 
 class Heard(NamedTuple):
-    """Payloads of frames."""
-
     events: list[tuple[bool, bytes]]
     """Control or not, and the payload; data in a row is one piece."""
     fault: str

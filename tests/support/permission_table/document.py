@@ -26,7 +26,6 @@ _COLUMNS: Final = "| case | configuration | what happens | connection | log line
 
 
 def document() -> str:
-    """Return the page."""
     before, after = Path(__file__).with_suffix(".md").read_text(encoding="utf-8").split("<!-- table -->\n")
     tables = [f"\n## {title}\n\n{_COLUMNS}" + "".join(map(_row, cases)) for title, cases in TABLE.items()]
     return "".join([before, *tables, after, *(f"| `{subject}` | {why} |\n" for subject, why in REPLACING.items())])
