@@ -71,6 +71,7 @@ if TYPE_CHECKING:
 
     from natsctl.broker.auth.credentials import Delegation, TlsFacts
     from natsctl.broker.broker import Broker
+    from natsctl.broker.imports.mappings import Mappings
 
 
 DOLLAR: Final = ord("$")
@@ -437,11 +438,9 @@ class Session:
     def _carry_out(self, rest: Iterator[Op]) -> None:
         before = self.in_msgs
         parser = self._parser
-        publish, mappings = self.account.publish, self.account.mappings
-        careful = self.pedantic or not self.headers or self.permit is not None
+        publish, mappings, careful, wide = self._publish_state()
         msgs = size = subscribed = 0
         clock, until = self.broker.clock, slice_end_ns(self)
-        wide = self.account.routes.wide
         if self.incomplete is not None and not self._complete(rest, until):
             return
         while (op := next(rest, None)) is not None:
@@ -453,29 +452,10 @@ class Session:
                     elif clock.monotonic_ns() > until and defer(self, rest):
                         break
                     continue
-                if op[0] == SUB and self.login.authenticated:
-                    subscribe(self, op[1], op[2], op[3])
-                    subscribed += 1
-                    wide = self.account.routes.wide
-                    look = not subscribed & LOOK_MASK or len(op[1]) > LONG_SUBJECT_BYTES
-                    if self.incomplete is not None:
-                        if not self._complete(rest, until):
-                            break
-                        look = True
-                    if self.close_reason is not None or (look and clock.monotonic_ns() > until and defer(self, rest)):
-                        break
-                    continue
-                self._operate(op)
-                if self.close_reason is not None:
+                subscribed += op[0] == SUB
+                if not self._carry_out_other(op, rest, until, look=not subscribed & LOOK_MASK):
                     break
-                if op[0] == CONNECT and self.login.pending is not None:
-                    self.login.hold(b"", rest)
-                    break
-                publish, mappings = self.account.publish, self.account.mappings
-                careful = self.pedantic or not self.headers or self.permit is not None
-                wide = self.account.routes.wide
-                if clock.monotonic_ns() > until and defer(self, rest):
-                    break
+                publish, mappings, careful, wide = self._publish_state()
                 continue
             _, subject, reply, header, payload = op
             to = subject if mappings is None else mappings.apply(subject)
@@ -511,6 +491,32 @@ class Session:
             self.last_data_ns = self.last_active_ns
         if parser.fault is not None and self.deferred is None:
             self._fail(parser.fault)
+
+    def _publish_state(self) -> tuple[Callable[..., int], Mappings | None, bool, bool]:
+        """Return how to publish, the mappings, whether to check each message, and whether its walk may be long."""
+        account = self.account
+        careful = self.pedantic or not self.headers or self.permit is not None
+        return account.publish, account.mappings, careful, account.routes.wide
+
+    def _carry_out_other(self, op: Op, rest: Iterator[Op], until_ns: int, *, look: bool) -> bool:
+        """Carry out an operation other than a publish; return False if the `rest` is deferred or dropped.
+
+        After a SUB the time is only checked with `look`, or if it may have taken long.
+        """
+        if op[0] == SUB and self.login.authenticated:
+            subscribe(self, op[1], op[2], op[3])
+            look = look or len(op[1]) > LONG_SUBJECT_BYTES or self.incomplete is not None
+            if self.incomplete is not None and not self._complete(rest, until_ns):
+                return False
+        else:
+            look = True
+            self._operate(op)
+        if self.close_reason is not None:
+            return False
+        if op[0] == CONNECT and self.login.pending is not None:
+            self.login.hold(b"", rest)
+            return False
+        return not (look and self.broker.clock.monotonic_ns() > until_ns and defer(self, rest))
 
     def _complete(self, rest: Iterator[Op], until_ns: int) -> bool:
         """Complete the last subscription; return False, with the `rest` deferred, if the slice ends before."""
