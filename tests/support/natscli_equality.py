@@ -449,9 +449,14 @@ def _shape(value: Any) -> Any:
         merged: dict[str, Any] = {}
         for item in value:
             shape = _shape(item)
-            merged |= shape if isinstance(shape, dict) else {"": shape}
+            merged = _merged(merged, shape if isinstance(shape, dict) else {"": shape})
         return {"[]": merged}
     return "number" if type(value) in (int, float) else type(value).__name__
+
+
+def _merged(shape: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    both = {key for key in shape if isinstance(shape[key], dict) and isinstance(other.get(key), dict)}
+    return {**shape, **other, **{key: _merged(shape[key], other[key]) for key in both}}
 
 
 def _missing(theirs: Any, ours: Any, path: str) -> Iterator[str]:
@@ -486,7 +491,9 @@ class Pair:
 
     def compare(self, case: Case, group: Group, *, settled: bool = True) -> list[str]:
         """Run a line with both; return what differs, without what an earlier line of the group has left."""
-        theirs, ours = self._pool.map(lambda side: side.run(case), self.sides)
+        # The user of the system account sees the other tool's connections: these lines run one after the other.
+        mapped: Callable[..., Iterable[Outcome]] = map if "@" in case.marks else self._pool.map
+        theirs, ours = mapped(lambda side: side.run(case), self.sides)
         for pause_s in PAUSES_S if settled else (0.0,):
             stored = self._pool.map(lambda side: side.stored(), self.sides)
             outcomes = [replace(one, stored=state) for one, state in zip((theirs, ours), stored, strict=True)]
