@@ -12,9 +12,7 @@ from natsctl.api.errors import ApiResponseError, NatsctlError, UnreachableError
 from natsctl.client.message import Planned
 
 if TYPE_CHECKING:
-    from natsctl.api.answers import StreamInfoAnswer
     from natsctl.client.manager import Manager
-    from natsctl.client.requests import Answer
 
 
 WAIT_S: Final = 10.0
@@ -123,26 +121,33 @@ async def hand_over(
     NotClusteredError, ApiResponseError, and UnreachableError when no other one leads in time; the election continues
     then.
     """
-    import asyncio
-
     before = await load()
     check_clustered(before, what)
     if announce is not None:
         announce(before)
     await ask()
+    stays = UnreachableError(
+        f"{what} is still led by {leader_of(before)} after {wait_s:g}s",
+        hint="the election may take longer: look again, or prefer another server",
+    )
+    return before, await _awaited(load, lambda info: leader_of(info) not in ("", leader_of(before)), wait_s, stays)
+
+
+async def _awaited(
+    load: Callable[[], Awaitable[Info]], done: Callable[[Info], bool], wait_s: float, late: UnreachableError
+) -> Info:
+    """Return the information once it is as awaited; raises `late` if that takes too long."""
+    import asyncio
+
     until_s = time.monotonic() + wait_s
     while time.monotonic() < until_s:
         await asyncio.sleep(LOOK_EVERY_S)
         try:
-            after = await load()
+            if done(info := await load()):
+                return info
         except (ApiResponseError, UnreachableError):
-            continue  # no answer during an election
-        if leader_of(after) not in ("", leader_of(before)):
-            return before, after
-    raise UnreachableError(
-        f"{what} is still led by {leader_of(before)} after {wait_s:g}s",
-        hint="the election may take longer: look again, or prefer another server",
-    )
+            pass  # no answer during an election
+    raise late
 
 
 def plan_spread(infos: Iterable[tuple[str, Info]]) -> list[Move]:
@@ -167,21 +172,15 @@ def plan_spread(infos: Iterable[tuple[str, Info]]) -> list[Move]:
 
 async def await_gone(manager: Manager, asset: ClusterAsset, peer: str, wait_s: float = WAIT_S) -> Info:
     """Return the information once a server is no peer of the asset; raises UnreachableError if that takes too long."""
-    import asyncio
-
-    until_s = time.monotonic() + wait_s
-    while time.monotonic() < until_s:
-        try:
-            info = await asset.info(manager)
-            if leader_of(info) and peer not in peers_of(info):
-                return info
-        except (ApiResponseError, UnreachableError):
-            pass  # no answer while another leader is elected
-        await asyncio.sleep(LOOK_EVERY_S)
-    raise UnreachableError(
+    stays = UnreachableError(
         f"{peer} is still a peer of {asset.shown} after {wait_s:g}s",
         hint=f"the move continues: {asset.shows_it} shows the peers",
     )
+
+    def is_gone(info: Info) -> bool:
+        return bool(leader_of(info)) and peer not in peers_of(info)
+
+    return await _awaited(lambda: asset.info(manager), is_gone, wait_s, stays)
 
 
 def is_moving(info: Info) -> bool:
@@ -189,19 +188,8 @@ def is_moving(info: Info) -> bool:
     return bool((info.get("cluster") or {}).get("desired"))
 
 
-async def await_settled(manager: Manager, asset: ClusterAsset, wait_s: float = WAIT_S) -> Answer[StreamInfoAnswer]:
+async def await_settled(manager: Manager, asset: ClusterAsset, wait_s: float = WAIT_S) -> Info:
     """Return the information once a stream moves no longer. Raises UnreachableError when that takes too long."""
-    import asyncio
-
-    until_s = time.monotonic() + wait_s
-    while time.monotonic() < until_s:
-        try:
-            answer = await manager.stream_info(asset.stream)
-            if not is_moving(answer.raw):
-                return answer
-        except (ApiResponseError, UnreachableError):
-            pass  # no answer while another leader is elected
-        await asyncio.sleep(LOOK_EVERY_S)
-    raise UnreachableError(
-        f"{asset.shown} is still moving after {wait_s:g}s", hint=f"{asset.shows_it} shows how far it is"
-    )
+    text, hint = f"{asset.shown} is still moving after {wait_s:g}s", f"{asset.shows_it} shows how far it is"
+    late = UnreachableError(text, hint=hint)
+    return await _awaited(lambda: asset.info(manager), lambda info: not is_moving(info), wait_s, late)

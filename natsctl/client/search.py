@@ -13,8 +13,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from natsctl.api.errors import UsageError
@@ -31,14 +30,6 @@ MAX_MATCHED: Final = 100_000
 """Characters of a text that a pattern is tried on."""
 _GO_NAMES: Final = {"msgs": "messages", "firsttime": "firstts", "lasttime": "lastts", "consumers": "consumercount"}
 """Members of Go's structs with another JSON key."""
-
-
-def _contains(text: Any, part: Any) -> bool:
-    return isinstance(text, str) and isinstance(part, str) and part in text
-
-
-def _is_in(item: Any, of: Any) -> bool:
-    return of is not None and item in of
 
 
 def _matches(text: Any, pattern: Any) -> bool:
@@ -70,8 +61,8 @@ OPERATORS: Final[dict[str, tuple[int, Callable[[Any, Any], Any]]]] = {
     "<=": (4, _numeric(operator.le)),
     ">": (4, _numeric(operator.gt)),
     ">=": (4, _numeric(operator.ge)),
-    "in": (4, _is_in),
-    "contains": (4, _contains),
+    "in": (4, lambda item, of: of is not None and item in of),
+    "contains": (4, lambda text, part: isinstance(text, str) and isinstance(part, str) and part in text),
     "startsWith": (4, lambda text, part: str(text or "").startswith(str(part))),
     "endsWith": (4, lambda text, part: str(text or "").endswith(str(part))),
     "matches": (4, _matches),
@@ -348,17 +339,15 @@ def _pattern(flag: str, text: str) -> re.Pattern[str]:
         raise UsageError(f"{flag}: {text!r} is not a regular expression: {failure}") from failure
 
 
-def servers_of(info: StreamInfo) -> list[str]:
-    """Return the servers that a stream is on, its leader first."""
-    cluster = info.cluster
-    if cluster is None:
-        return []
-    return [name for name in (cluster.leader, *(peer.name for peer in cluster.replicas or ())) if name]
-
-
 def _on_server(text: str) -> StreamTest:
     pattern = _pattern("--server-name", text)
-    return lambda one: any(pattern.search(name) for name in servers_of(one.info))
+
+    def test(match: SearchMatch) -> bool:
+        cluster = match.info.cluster
+        names = (cluster.leader, *(peer.name for peer in cluster.replicas or ())) if cluster is not None else ()
+        return any(name and pattern.search(name) for name in names)
+
+    return test
 
 
 def _in_cluster(text: str) -> StreamTest:
@@ -376,18 +365,19 @@ def _by_expression(text: str) -> StreamTest:
     return test
 
 
+def metadata_level(config: Info, key: str = REQUIRED_LEVEL_KEY) -> int:
+    """Return the API level that the metadata of a configuration has, 0 without one."""
+    text = str((config.get("metadata") or {}).get(key, ""))
+    return int(text) if text.isdecimal() else 0
+
+
 def level_of(info: StreamInfo) -> int:
     """Return the API level that a stream's server has, 0 if it does not say."""
-    return _number(info, LEVEL_KEY)
+    return metadata_level({"metadata": info.config.metadata}, LEVEL_KEY)
 
 
 def required_level(info: StreamInfo) -> int:
-    return _number(info, REQUIRED_LEVEL_KEY)
-
-
-def _number(info: StreamInfo, key: str) -> int:
-    text = (info.config.metadata or {}).get(key, "")
-    return int(text) if text.isdigit() else 0
+    return metadata_level({"metadata": info.config.metadata})
 
 
 CRITERIA: dict[str, Callable[[Any], StreamTest]] = {
@@ -446,101 +436,20 @@ Info = Mapping[str, Any]
 ConsumerTest = Callable[[Info], bool]
 
 
-@dataclass(frozen=True, slots=True)
-class SearchQuery:
-    """Criteria of a search; None, False and "" are not checked. Numbers are exclusive, except of replicas."""
-
-    pull: bool = False
-    push: bool = False
-    bound: bool = False
-    waiting: int | None = None
-    ack_pending: int | None = None
-    pending: int | None = None
-    idle_ns: int | None = None
-    created_ns: int | None = None
-    replicas: int | None = None
-    leader: str = ""
-    pinned: bool = False
-    api_level: int | None = None
-    expression: str = ""
-    invert: bool = False
-
-    def test(self, now_ns: int) -> ConsumerTest:
-        """Return the predicate over a consumer's information. Raises UsageError."""
-        tests = list(self._tests(now_ns))
-        return lambda info: all(test(info) is not self.invert for test in tests)
-
-    def _tests(self, now_ns: int) -> Iterator[ConsumerTest]:
-        if self.pull:
-            yield lambda info: not _push(info)
-        if self.push:
-            yield _push
-        if self.bound:
-            yield lambda info: bool(info.get("push_bound") if _push(info) else info.get("num_waiting"))
-        for field, most in (
-            ("num_waiting", self.waiting),
-            ("num_ack_pending", self.ack_pending),
-            ("num_pending", self.pending),
-        ):
-            if most is not None:
-                yield _fewer(field, most)
-        if self.idle_ns is not None:
-            yield _idle_since(now_ns - self.idle_ns)
-        if self.created_ns is not None:
-            yield _created_before(now_ns - self.created_ns)
-        yield from self._placed()
-
-    def _placed(self) -> Iterator[ConsumerTest]:
-        if self.replicas is not None:
-            yield lambda info: copies(info) <= (self.replicas or 0)
-        if self.leader:
-            from natsctl.client.leaders import leader_of  # it imports the models, which a list of names does not need
-
-            yield lambda info: leader_of(info) == self.leader
-        if self.pinned:
-            yield _pinned
-        if self.api_level is not None:
-            yield lambda info: api_level(info) >= (self.api_level or 0)
-        if self.expression:
-            condition = compile_condition(self.expression)
-            yield lambda info: condition(scope(info))
-
-
-def scope(info: Info) -> Mapping[str, Any]:
-    """Return the names that an expression about a consumer may use."""
-    return {"config": info.get("config") or {}, "state": info, "info": info, "Info": info}
-
-
-def copies(info: Info) -> int:
-    """Return how many servers keep the consumer's state."""
-    cluster = info.get("cluster") or {}
-    return 1 + len(cluster.get("replicas") or ())
-
-
-def api_level(info: Info) -> int:
-    """Return the API level that the consumer's configuration needs."""
-    text = ((info.get("config") or {}).get("metadata") or {}).get(REQUIRED_LEVEL_KEY, "")
-    return int(text) if str(text).isdigit() else 0
-
-
 def _push(info: Info) -> bool:
     return bool((info.get("config") or {}).get("deliver_subject"))
 
 
-def _fewer(field: str, most: int) -> ConsumerTest:
-    return lambda info: int(info.get(field) or 0) < most
+def _fewer(field: str) -> Callable[[int, int], ConsumerTest]:
+    return lambda most, now_ns: lambda info: int(info.get(field) or 0) < most
 
 
-def _created_before(moment_ns: int) -> ConsumerTest:
-    return lambda info: parse_time(info["created"]) < moment_ns
-
-
-def _idle_since(moment_ns: int) -> ConsumerTest:
-    """Return whether nothing was delivered since then; a consumer without deliveries is idle since its creation."""
+def _idle(least_ns: int, now_ns: int) -> ConsumerTest:
+    """Return whether nothing was delivered for that long; a consumer without deliveries is idle since its creation."""
 
     def test(info: Info) -> bool:
         last = (info.get("delivered") or {}).get("last_active")
-        return parse_time(info["created"] if is_zero(last) else str(last)) < moment_ns
+        return parse_time(info["created"] if is_zero(last) else str(last)) < now_ns - least_ns
 
     return test
 
@@ -548,5 +457,34 @@ def _idle_since(moment_ns: int) -> ConsumerTest:
 def _pinned(info: Info) -> bool:
     """Return whether every priority group has its pinned client."""
     groups = (info.get("config") or {}).get("priority_groups") or ()
-    pinned = {one.get("group") for one in info.get("priority_groups") or () if one.get("pinned_client_id")}
+    pinned = {group.get("group") for group in info.get("priority_groups") or () if group.get("pinned_client_id")}
     return bool(groups) and set(groups) <= pinned
+
+
+def _consumer_condition(text: str, now_ns: int) -> ConsumerTest:
+    condition = compile_condition(text)
+    return lambda info: condition({"config": info.get("config") or {}, "state": info, "info": info, "Info": info})
+
+
+CONSUMER_CRITERIA: dict[str, Callable[[Any, int], ConsumerTest]] = {
+    "pull": lambda on, now_ns: lambda info: not _push(info),
+    "push": lambda on, now_ns: _push,
+    "bound": lambda on, now_ns: lambda info: bool(info.get("push_bound" if _push(info) else "num_waiting")),
+    "waiting": _fewer("num_waiting"),
+    "ack_pending": _fewer("num_ack_pending"),
+    "pending": _fewer("num_pending"),
+    "idle_ns": _idle,
+    "created_ns": lambda ns, now_ns: lambda info: parse_time(info["created"]) < now_ns - ns,
+    "replicas": lambda most, now_ns: lambda info: 1 + len((info.get("cluster") or {}).get("replicas") or ()) <= most,
+    "leader": lambda name, now_ns: lambda info: str((info.get("cluster") or {}).get("leader") or "") == name,
+    "pinned": lambda on, now_ns: _pinned,
+    "api_level": lambda least, now_ns: lambda info: metadata_level(info.get("config") or {}) >= least,
+    "expression": _consumer_condition,
+}
+"""A test of a consumer's information for each criterion, made of its value and the present time."""
+
+
+def consumer_test(wanted: Mapping[str, Any], now_ns: int, *, invert: bool) -> ConsumerTest:
+    """Return whether every criterion holds, or with `invert` none of them. Raises UsageError."""
+    tests = [CONSUMER_CRITERIA[name](value, now_ns) for name, value in wanted.items() if value not in ("", False)]
+    return lambda info: all(test(info) is not invert for test in tests)

@@ -41,11 +41,10 @@ def _manifest() -> Manifest:
 
 
 def _write(target: Path, data: bytes = b"s2 data", *, replace: bool = False) -> None:
-    writer = BackupWriter(target, replace=replace)
-    writer.write(data[:3])
-    writer.write(data[3:])
-    writer.finish(CONFIG, STATE, _manifest())
-    writer.discard()
+    with BackupWriter(target, replace=replace) as writer:
+        writer.write(data[:3])
+        writer.write(data[3:])
+        writer.finish(CONFIG, STATE, _manifest())
 
 
 @pytest.mark.parametrize("name", ["ORDERS", "ORDERS.tgz", "ORDERS.tar.gz", "ORDERS.tar", "ORDERS.tar.s2"])
@@ -78,9 +77,8 @@ def test_a_discarded_backup_leaves_nothing_and_keeps_the_older_one(tmp_path: Pat
     folder = tmp_path / "out"
     folder.mkdir()
     _write(folder / name, b"older data")
-    writer = BackupWriter(folder / name, replace=True)
-    writer.write(b"newer")
-    writer.discard()
+    with BackupWriter(folder / name, replace=True) as writer:
+        writer.write(b"newer")
     assert [entry.name for entry in folder.iterdir()] == [name]
     with open_backup(folder / name) as archive:
         assert archive.data.read() == b"older data"

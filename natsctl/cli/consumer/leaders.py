@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import time
-
 from natsctl.cli import leadership
-from natsctl.cli.consumer.listing import FILTERS, described, list_consumers, show_info
+from natsctl.cli.consumer.listing import FILTERS, list_consumers, show_info, test_of
 from natsctl.cli.framework.flags import ConsumerName, Force, Given, Json, StreamName, flagged
 from natsctl.cli.framework.resolve import pick_consumer, pick_stream
 from natsctl.cli.framework.session import Session
@@ -43,7 +41,7 @@ def balance(
 ) -> None:
     """Spread the leaders of a stream's consumers evenly over the servers that have copies."""
     where = pick_stream(session, stream)
-    test = described(given).test(time.time_ns())
+    test = test_of(given)
     infos = {ClusterAsset(where, one.raw["name"]): one.raw for one in list_consumers(session, where) if test(one.raw)}
     if infos and not any("cluster" in info for info in infos.values()):
         raise NotClusteredError(

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from natsctl.client.manager import Manager
     from natsctl.client.requests import Answer, Listing
-    from natsctl.client.search import ConsumerTest, SearchQuery
+    from natsctl.client.search import ConsumerTest
 
 
 def list_consumers(session: Session, stream: str) -> Listing[Answer[Any]]:
@@ -234,7 +234,7 @@ def find(
 
     With -n names are printed page by page as they are found.
     """
-    test = described(given).test(time.time_ns())
+    test = test_of(given)
     stream = pick_stream(session, stream, all_streams=all_streams)
     if names and not json:
         _find_names(session, stream, test)
@@ -262,7 +262,9 @@ def _find_names(session: Session, stream: str, test: ConsumerTest) -> None:
     warn_of_absent(*seen)
 
 
-def described(given: Given) -> SearchQuery:
-    from natsctl.client.search import SearchQuery
+def test_of(given: Given) -> ConsumerTest:
+    """Return the test of the given conditions. Raises UsageError."""
+    from natsctl.client.search import consumer_test
 
-    return SearchQuery(**fields_of(FILTERS, given))
+    wanted = fields_of(FILTERS, given)
+    return consumer_test(wanted, time.time_ns(), invert=wanted.pop("invert", False))

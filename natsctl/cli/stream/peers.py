@@ -152,9 +152,11 @@ def cancel_move(
     if json:
         output.emit_json(answer.raw)
         return
+    from natsctl.api.stream import StreamInfo
     from natsctl.cli.render.streams import render_stream
+    from natsctl.client.requests import Answer
 
-    output.show_page(render_stream(after.value))
+    output.show_page(render_stream(Answer(StreamInfo, "", raw=dict(after)).value))
 
 
 def _cancel(session: Session, asset: ClusterAsset) -> Answer[StreamCancelMoveAnswer]:

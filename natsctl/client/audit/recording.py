@@ -129,7 +129,10 @@ class RecordedConnection:
 
     def _answer(self, server: _Server, what: str, body: Document) -> Document:
         try:
-            found = _ANSWERS[what](self, server, body) if what in _ANSWERS else None
+            if what in ("VARZ", "EXPVARZ", "ROUTEZ"):
+                found = self.first(server, what)
+            else:
+                found = _ANSWERS[what](self, server, body) if what in _ANSWERS else None
         except (AttributeError, KeyError, TypeError, ValueError) as failure:
             raise UsageError(f"{self.bundle.path}: {what} of server {server.name} is damaged: {failure!r}") from failure
         if found is None:
@@ -195,22 +198,15 @@ class RecordedConnection:
 
 
 def _servers(bundle: Bundle) -> dict[str, _Server]:
-    """Return the servers of a bundle by id, from the first document of each that names it."""
+    """Return the servers of a bundle by id, from documents of the first type that names any, else of accounts."""
     found: dict[str, _Server] = {}
-    named: set[tuple[str, str]] = set()
-    for kind in SERVER_TYPES.values():
-        for artifact, document in bundle.documents(artifact_type=kind):
-            info = document.get("server")
-            if isinstance(info, dict) and info.get("id") and info["id"] not in found:
-                found[info["id"]] = _Server(info, {"cluster": artifact.cluster, "server": artifact.server})
-                named.add((artifact.cluster, artifact.server))
-        if found:
-            break
-    for kind in ACCOUNT_TYPES.values() if not found else ():
-        for artifact, document in bundle.documents(artifact_type=kind):
+    for kinds in (*((kind,) for kind in SERVER_TYPES.values()), tuple(ACCOUNT_TYPES.values())):
+        for artifact, document in (pair for kind in kinds for pair in bundle.documents(artifact_type=kind)):
             info = document.get("server")
             if isinstance(info, dict) and info.get("id"):
                 found.setdefault(info["id"], _Server(info, {"cluster": artifact.cluster, "server": artifact.server}))
+        if found:
+            break
     return found
 
 
@@ -251,18 +247,6 @@ def _paged(data: Document, key: str, entries: list[Any], body: Document) -> None
 
 
 # -- one function for each endpoint
-
-
-def _varz(connection: RecordedConnection, server: _Server, body: Document) -> Document | None:
-    return connection.first(server, "VARZ")
-
-
-def _expvarz(connection: RecordedConnection, server: _Server, body: Document) -> Document | None:
-    return connection.first(server, "EXPVARZ")
-
-
-def _routez(connection: RecordedConnection, server: _Server, body: Document) -> Document | None:
-    return connection.first(server, "ROUTEZ")
 
 
 def _healthz(connection: RecordedConnection, server: _Server, body: Document) -> Document | None:
@@ -441,20 +425,11 @@ def _profilez(connection: RecordedConnection, server: _Server, body: Document) -
     return {"server": server.info, "data": {"profile": profile}}
 
 
-_COUNTED: Final = (
-    ("start", "start"),
-    ("mem", "mem"),
-    ("cores", "cores"),
-    ("cpu", "cpu"),
-    ("connections", "connections"),
-    ("total_connections", "total_connections"),
-    ("subscriptions", "subscriptions"),
-    ("slow_consumers", "slow_consumers"),
-    ("slow_consumer_stats", "slow_consumer_stats"),
-    ("gomemlimit", "gomemlimit"),
-    ("gomaxprocs", "gomaxprocs"),
-)
-"""Fields of statistics, and of the variables that have their values."""
+_COUNTED: Final[tuple[str, ...]] = (
+    "start", "mem", "cores", "cpu", "connections", "total_connections", "subscriptions", "slow_consumers",
+    "slow_consumer_stats", "gomemlimit", "gomaxprocs",
+)  # fmt: skip
+"""Fields of statistics with the values of the variables of that name."""
 
 
 def _statsz(connection: RecordedConnection, server: _Server, body: Document) -> Document | None:
@@ -466,7 +441,7 @@ def _statsz(connection: RecordedConnection, server: _Server, body: Document) -> 
         return _data(connection.first(server, what) or {})
 
     varz = data_of("VARZ")
-    statistics = {name: varz[source] for name, source in _COUNTED if source in varz}
+    statistics: Document = {name: varz[name] for name in _COUNTED if name in varz}
     statistics["sent"] = _moved(varz, "out")
     statistics["received"] = _moved(varz, "in")
     statistics["active_servers"] = connection.count
@@ -510,10 +485,7 @@ def _gateways(data: Document) -> list[Document]:
 
 _ANSWERS: Final[Mapping[str, Callable[[RecordedConnection, _Server, Document], Document | None]]] = {
     "STATSZ": _statsz,
-    "VARZ": _varz,
-    "EXPVARZ": _expvarz,
     "CONNZ": _connz,
-    "ROUTEZ": _routez,
     "GATEWAYZ": _gatewayz,
     "LEAFZ": _leafz,
     "SUBSZ": _subsz,

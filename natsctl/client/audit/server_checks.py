@@ -12,14 +12,17 @@ from typing import Any, Final
 
 from natsctl.api.times import is_zero, parse_time
 from natsctl.api.units import format_duration, format_size, plural
-from natsctl.client.audit.analysis import AuditInspection, CheckOutcome, CheckSkippedError, Threshold, registered
+from natsctl.client.audit.analysis import (
+    AuditInspection,
+    CheckOutcome,
+    CheckSkippedError,
+    Threshold,
+    percent,
+    registered,
+)
 
 NS_PER_DAY: Final = 86_400_000_000_000
 BLANKS: Final = " \t\r\n"
-
-
-def _percent(key: str, description: str, default: float = 90) -> Threshold:
-    return Threshold(key=key, description=description, default=default, unit="%")
 
 
 @registered(
@@ -27,11 +30,10 @@ def _percent(key: str, description: str, default: float = 90) -> Threshold:
     "accounts",
     "Account Limits",
     "Account usage is below the configured limits",
-    _percent("connections", "Alerting threshold as a fraction of configured connections limit"),
-    _percent("subscriptions", "Alerting threshold as a fraction of configured subscriptions limit"),
+    percent("connections", "Alerting threshold as a fraction of configured connections limit"),
+    percent("subscriptions", "Alerting threshold as a fraction of configured subscriptions limit"),
 )
 def account_limits(inspection: AuditInspection) -> CheckOutcome:
-    """Compare connections and subscriptions of accounts with the limits of their claims."""
     exceeded = False
     for artifact, document in inspection.bundle.documents(artifact_type="account_info"):
         info = document.get("data", document)
@@ -68,7 +70,6 @@ def account_limits(inspection: AuditInspection) -> CheckOutcome:
     Threshold(key="memory", description="Threshold of memory usage above average", default=1.5),
 )
 def memory_outliers(inspection: AuditInspection) -> CheckOutcome:
-    """Compare the memory of each server with the mean of its cluster."""
     used: dict[str, dict[str, int]] = defaultdict(dict)
     for cluster, server, data in inspection.data("variables", required=True):
         used[cluster][server] = int(data.get("mem") or 0)
@@ -89,7 +90,6 @@ def memory_outliers(inspection: AuditInspection) -> CheckOutcome:
     "All nodes in a cluster share the same gateways configuration",
 )
 def uniform_gateways(inspection: AuditInspection) -> CheckOutcome:
-    """Compare the configured gateways of each server with those of the one before it in its cluster."""
     sides: dict[tuple[str, str], dict[str, list[str]]] = defaultdict(dict)
     for cluster, server, data in inspection.data("gateways", required=True):
         for side in ("inbound", "outbound"):
@@ -122,7 +122,6 @@ def _words(names: Iterable[str]) -> str:
     Threshold(key="assets", description="Number of HA assets per server", default=1000, unit="uint"),
 )
 def ha_assets(inspection: AuditInspection) -> CheckOutcome:
-    """Count the replicated streams and consumers of each server."""
     for _, server, data in inspection.data("jetstream_info", required=True):
         held = int(data.get("ha_assets") or 0)
         if held > inspection.value("assets"):
@@ -144,7 +143,6 @@ def _has_blank(name: str) -> bool:
 
 @registered("LEAF_001", "leaf", "Whitespace in leafnode server names", "No Leafnode contains whitespace in its name")
 def leafnode_names(inspection: AuditInspection) -> CheckOutcome:
-    """Look for whitespace in the names of leaf nodes."""
     named: dict[str, set[str]] = defaultdict(set)
     for cluster, _, data in inspection.data("leafs", required=True):
         for leaf in data.get("leafs") or ():
@@ -157,7 +155,6 @@ def leafnode_names(inspection: AuditInspection) -> CheckOutcome:
 
 @registered("META_001", "meta", "Meta cluster offline replicas", "All nodes part of the meta group are online")
 def meta_offline(inspection: AuditInspection) -> CheckOutcome:
-    """Look for members of the meta group that others see offline."""
     for cluster, server, meta in _meta(inspection):
         for peer in meta.get("replicas") or ():
             if peer.get("offline"):
@@ -172,7 +169,6 @@ def meta_offline(inspection: AuditInspection) -> CheckOutcome:
     "All nodes part of the meta group agree on the meta cluster leader",
 )
 def meta_leader(inspection: AuditInspection) -> CheckOutcome:
-    """Compare the leaders of the meta group that the servers of a cluster know."""
     led: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for cluster, server, meta in _meta(inspection):
         led[cluster][str(meta.get("leader") or "")].append(server)
@@ -198,7 +194,6 @@ def _meta(inspection: AuditInspection) -> Iterator[tuple[str, str, Mapping[str, 
 
 @registered("SERVER_001", "server", "Server Health", "All known nodes are healthy")
 def health(inspection: AuditInspection) -> CheckOutcome:
-    """Look for servers that report to be ill."""
     for _, server, data in inspection.data("health"):
         status = str(data.get("status") or "")
         if status not in ("ok", ""):
@@ -208,7 +203,6 @@ def health(inspection: AuditInspection) -> CheckOutcome:
 
 @registered("SERVER_002", "server", "Server Version", "All known nodes are running the same software version")
 def versions(inspection: AuditInspection) -> CheckOutcome:
-    """Compare the versions of all servers."""
     seen: dict[str, str] = {}
     for _, server, data in inspection.data("variables"):
         seen.setdefault(str(data.get("version") or ""), server)
@@ -224,10 +218,9 @@ def versions(inspection: AuditInspection) -> CheckOutcome:
     "server",
     "Server CPU Usage",
     "CPU usage for all known nodes is below a given threshold",
-    _percent("cpu", "CPU Limit Threshold"),
+    percent("cpu", "CPU Limit Threshold"),
 )
 def cpu(inspection: AuditInspection) -> CheckOutcome:
-    """Compare the use of each core with a threshold."""
     for cluster, server, data in inspection.data("variables"):
         cores = int(data.get("cores") or 0)
         if not cores:
@@ -252,11 +245,10 @@ def slow_consumers(inspection: AuditInspection) -> CheckOutcome:
     "server",
     "Server Resources Limits",
     "Resources are below a given threshold compared to the configured limit",
-    _percent("memory", "Threshold for memory usage"),
-    _percent("store", "Threshold for store usage"),
+    percent("memory", "Threshold for memory usage"),
+    percent("store", "Threshold for store usage"),
 )
 def resource_limits(inspection: AuditInspection) -> CheckOutcome:
-    """Compare what JetStream holds in memory and on disk with its limits."""
     for _, server, data in inspection.data("jetstream_info"):
         config = data.get("config") or {}
         for what, held, most in (("memory", "memory", "max_memory"), ("store", "storage", "max_storage")):
@@ -273,7 +265,6 @@ def resource_limits(inspection: AuditInspection) -> CheckOutcome:
     "No JetStream server is configured with whitespace in its domain",
 )
 def domains(inspection: AuditInspection) -> CheckOutcome:
-    """Look for whitespace in JetStream's domains."""
     for cluster, server, data in inspection.data("jetstream_info"):
         if _has_blank(domain := str((data.get("config") or {}).get("domain") or "")):
             inspection.fault(f"Cluster {cluster} Server {server} Domain {domain}")
@@ -282,7 +273,6 @@ def domains(inspection: AuditInspection) -> CheckOutcome:
 
 @registered("SERVER_007", "server", "Authentication required", "Each server requires authentication")
 def authentication(inspection: AuditInspection) -> CheckOutcome:
-    """Look for servers that clients need no login for."""
     for _, server, data in inspection.data("variables"):
         if not data.get("auth_required"):
             inspection.fault(f"{server}: authentication not required")
@@ -312,7 +302,6 @@ _LISTENERS: Final = ("server", "cluster", "gateway", "leaf", "mqtt", "websocket"
     ),
 )
 def certificates(inspection: AuditInspection) -> CheckOutcome:
-    """Compare the end of certificates with the time of their servers."""
     warn_ns, critical_ns = (
         int(inspection.value(key) * NS_PER_DAY) for key in ("tls_expire_warning", "tls_expire_critical")
     )
@@ -340,23 +329,3 @@ def certificates(inspection: AuditInspection) -> CheckOutcome:
         return CheckOutcome.SKIP
     inspection.log(f"{plural(checked, 'certificate')} checked")
     return worst
-
-
-CHECKS: Final = (
-    account_limits,
-    memory_outliers,
-    uniform_gateways,
-    ha_assets,
-    cluster_names,
-    leafnode_names,
-    meta_offline,
-    meta_leader,
-    health,
-    versions,
-    cpu,
-    slow_consumers,
-    resource_limits,
-    domains,
-    authentication,
-    certificates,
-)

@@ -11,15 +11,11 @@ from typing import Any, Final
 
 from natsctl.api.times import parse_time
 from natsctl.api.units import parse_length, plural
-from natsctl.client.audit.analysis import AuditInspection, CheckOutcome, Threshold, registered
+from natsctl.client.audit.analysis import AuditInspection, CheckOutcome, Threshold, percent, registered
 from natsctl.client.audit.bundle import STREAM_TYPE
 from natsctl.client.checks import METADATA, MonitoringCheck, judge_consumer, judge_stream
 
 Document = Mapping[str, Any]
-
-
-def _percent(key: str, description: str, default: float) -> Threshold:
-    return Threshold(key=key, description=description, default=default, unit="%")
 
 
 def _streams(inspection: AuditInspection) -> Iterator[tuple[str, str, str, dict[str, Any]]]:
@@ -41,10 +37,9 @@ def _number(part: Document, section: str, key: str) -> int:
     "jetstream",
     "Stream Lagging Replicas",
     "All replicas of a stream are keeping up",
-    _percent("last_seq", "How far a replica may be behind the highest known last sequence", 10),
+    percent("last_seq", "How far a replica may be behind the highest known last sequence", 10),
 )
 def lagging_replicas(inspection: AuditInspection) -> CheckOutcome:
-    """Compare the last sequence of every replica with the highest one of its stream."""
     ends: dict[tuple[str, str], dict[str, int]] = {}
     for account, stream, server, document in _streams(inspection):
         ends.setdefault((account, stream), {})[server] = _number(document, "state", "last_seq")
@@ -83,9 +78,9 @@ def high_cardinality(inspection: AuditInspection) -> CheckOutcome:
     "jetstream",
     "Stream Limits",
     "Stream usage is below the configured limits",
-    _percent("messages", "Alert if messages near configured limit", 90),
-    _percent("bytes", "Alert if size near configured limit", 90),
-    _percent("consumers", "Alert if consumer count near configured limit", 90),
+    percent("messages", "Alert if messages near configured limit", 90),
+    percent("bytes", "Alert if size near configured limit", 90),
+    percent("consumers", "Alert if consumer count near configured limit", 90),
 )
 def stream_limits(inspection: AuditInspection) -> CheckOutcome:
     for account, stream, server, document in _streams(inspection):
@@ -148,7 +143,6 @@ def _limits(inspection: AuditInspection, asset: Document, readers: Readers, what
     "Stream health using the 'nats server check stream' metadata",
 )
 def monitored_streams(inspection: AuditInspection) -> CheckOutcome:
-    """Check every stream against the limits in its metadata."""
     critical = False
     for account, stream, server, document in _streams(inspection):
         if not _leads(document, server):
@@ -169,7 +163,6 @@ def monitored_streams(inspection: AuditInspection) -> CheckOutcome:
     "Consumer health using the 'nats server check consumer' metadata",
 )
 def monitored_consumers(inspection: AuditInspection) -> CheckOutcome:
-    """Check every consumer against the limits in its metadata."""
     critical = False
     try:
         now_ns = parse_time(inspection.bundle.metadata.capture_timestamp)
@@ -199,6 +192,3 @@ def _report(inspection: AuditInspection, check: MonitoringCheck, what: str) -> b
     for text in check.critical:
         inspection.fault(f"CRITICAL: {what}: {text}")
     return bool(check.critical)
-
-
-CHECKS: Final = (lagging_replicas, high_cardinality, stream_limits, monitored_streams, monitored_consumers)

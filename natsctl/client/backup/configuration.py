@@ -17,7 +17,6 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,7 +26,7 @@ from natsctl.api.errors import ApiResponseError, StorageError, UsageError
 from natsctl.api.update_losses import Loss, consumer_losses, stream_losses
 from natsctl.api.versions import LEVEL_KEY, REQUIRED_LEVEL_KEY, VERSION_KEY
 from natsctl.client.backup.archives import is_since
-from natsctl.client.backup.manifest import META_NAME, PART_PREFIX, checked_name, small_file
+from natsctl.client.backup.manifest import META_NAME, PART_PREFIX, checked_name, created_now, small_file
 from natsctl.client.backup.restore import StreamExistsError
 from natsctl.client.backup.save import save_stream
 from natsctl.client.backup.transfer import OnProgress, RetryingManager, ignore_progress
@@ -154,7 +153,7 @@ def _write(folder: Path, stem: str, kind: str, configuration: dict[str, Any]) ->
     content = json.dumps(configuration, indent=2, ensure_ascii=False).encode()
     document = {
         "type": kind,
-        "time": datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z"),
+        "time": created_now(),
         "configuration": base64.b64encode(content).decode(),
         "checksum": hashlib.sha256(content).hexdigest(),
     }

@@ -10,18 +10,22 @@ import hashlib
 import json
 import os
 import stat
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import msgspec
 
+from natsctl import __version__
 from natsctl.api.errors import ProtocolError, StorageError
 from natsctl.api.model import Model
 from natsctl.api.subjects import is_valid_name
 
 if TYPE_CHECKING:
     from _typeshed import SupportsRead
+
+    from natsctl.api.stream import StreamState
 
 META_NAME = "backup.json"
 DATA_NAME = "stream.tar.s2"
@@ -138,6 +142,35 @@ class Manifest(Document):
 
     def file(self, name: str) -> FileSum | None:
         return next((one for one in self.files if one.name == name), None)
+
+
+def new_manifest(
+    stream: str,
+    state: StreamState | dict[str, Any],
+    method: str,
+    *,
+    server: MadeOn | None = None,
+    archive: int = 2,
+    consumers: bool = False,
+    account: Sequence[str] = (),
+) -> Manifest:
+    """Return the manifest of a backup that is made now."""
+    return Manifest(
+        format=FORMAT,
+        tool=f"natsctl {__version__}",
+        created=created_now(),
+        stream=stream,
+        server=server or MadeOn(),
+        method=method,
+        archive=archive,
+        consumers=consumers,
+        state=msgspec.to_builtins(state),
+        account=list(account),
+    )
+
+
+def created_now() -> str:
+    return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 def encode_manifest(manifest: Manifest) -> bytes:

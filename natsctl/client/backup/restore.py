@@ -319,7 +319,7 @@ async def restore_stream(
         async with fitted(backup, config, version, read, renaming) as done:
             sending = RestoreTransfer(backup, config, options.idle_s, on_progress)
             if there is None:
-                answer = await _restore(retrying, name, sending)
+                answer = await restore_sent(retrying, sending)
             else:
                 await run_in_thread(lambda on_read: summarise(backup, on_read), read)
                 answer = await _replace(retrying, name, sending, options)
@@ -381,9 +381,12 @@ async def _check_subjects(manager: Manager, config: dict[str, Any]) -> None:
             )
 
 
-async def _restore(retrying: RetryingManager, name: str, sending: RestoreTransfer) -> Answer[Any]:
-    """Restore a stream that does not exist; after a failure it does not exist either, unless another client made it."""
+async def restore_sent(retrying: RetryingManager, sending: RestoreTransfer) -> Answer[Any]:
+    """Restore a stream that does not exist; after a failure it does not exist either, unless another client made it.
 
+    Raises as `restore_stream`.
+    """
+    name = sending.progress.stream
     again: dict[int, int] = {
         ErrCode.STREAM_RESTORE: min(retrying.retries, 1),
         ErrCode.STREAM_NAME_EXIST_RESTORE_FAILED: retrying.retries,
@@ -503,11 +506,6 @@ async def _replace(
             raise StreamLostError(name, kept, failure.__cause__) from failure
 
 
-async def restore_sent(retrying: RetryingManager, sending: RestoreTransfer) -> Answer[Any]:
-    """Restore a stream that does not exist; after a failure it does not exist either. Raises as `restore_stream`."""
-    return await _restore(retrying, sending.progress.stream, sending)
-
-
 async def restore_over(
     retrying: RetryingManager, sending: RestoreTransfer, copy: Path, idle_s: float = IDLE_S
 ) -> Answer[Any]:
@@ -519,7 +517,7 @@ async def restore_over(
     name = sending.progress.stream
     try:
         await retrying.manager.stream_delete(name)
-        return await _restore(retrying, name, sending)
+        return await restore_sent(retrying, sending)
     except BaseException:
         await _put_back(retrying, name, copy, idle_s)
         raise
@@ -533,7 +531,7 @@ async def _put_back(retrying: RetryingManager, name: str, copy: Path, idle_s: fl
             there = await (await retrying.renew()).find_stream(name)
             if there is not None and not missing(backup, there):
                 return
-            await _restore(retrying, name, RestoreTransfer(backup, backup.config, idle_s, ignore_progress))
+            await restore_sent(retrying, RestoreTransfer(backup, backup.config, idle_s, ignore_progress))
     except BaseException as failure:
         raise StreamLostError(name, copy, failure) from failure
     retrying.say(f"stream {name} is as it was before")

@@ -21,25 +21,23 @@ import asyncio
 import base64
 import binascii
 import tempfile
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 from msgspec.structs import replace
 
-from natsctl import __version__
 from natsctl.api import endpoints
 from natsctl.api.archive.archive import ArchivedConsumer, ArchivedMessage, ArchivedStream
 from natsctl.api.archive.archive import Progress as Reached
-from natsctl.api.archive.archive_v2 import WriterV2
-from natsctl.api.archive.s2 import FrameWriter
 from natsctl.api.consumer import ConsumerConfig
 from natsctl.api.errors import ApiResponseError, ErrCode, ProtocolError
 from natsctl.api.stream import StreamState
 from natsctl.api.times import parse_time
 from natsctl.client.backup.archives import FormatFinder, OnRead, ignore_read, rewrite, run_in_thread, summarise
-from natsctl.client.backup.manifest import DATA_NAME, FORMAT, Document, MadeOn, Manifest
+from natsctl.client.backup.manifest import DATA_NAME, Document, MadeOn, Manifest, is_single_file, new_manifest
 from natsctl.client.backup.reader import BackupData, Form, OpenBackup
 from natsctl.client.backup.transfer import (
     OnProgress,
@@ -48,7 +46,7 @@ from natsctl.client.backup.transfer import (
     TransferProgress,
     ignore_progress,
 )
-from natsctl.client.backup.writer import BackupWriter, check_free
+from natsctl.client.backup.writer import ArchiveSpool, BackupWriter, check_free
 from natsctl.client.message import DryRunError, Planned
 
 if TYPE_CHECKING:
@@ -60,6 +58,8 @@ if TYPE_CHECKING:
 IDLE_S = 30.0
 """Seconds without a chunk after which a transfer is given up; data that flows is never cut, however long it takes."""
 _WHOLE = (0, 204)
+_MADE_ON: Final = {"name": "server_name", "id": "server_id", "version": "version", "cluster": "cluster"}
+"""Keys of the server's INFO, by fields of the manifest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,13 +113,9 @@ async def save_stream(
     """
     if retrying.manager.connection.dry_run:
         await _preview(retrying.manager, stream, target, options)
-    writer = BackupWriter(target, replace=options.force)
     progress = TransferProgress(stream, 0)
-    try:
-        manifest = await _fill(retrying, stream, writer, progress, options, on_progress)
-    finally:
-        writer.discard()
-    state = manifest.state
+    with BackupWriter(target, replace=options.force) as writer:
+        state = (manifest := await _fill(retrying, stream, writer, progress, options, on_progress)).state
     return SavedStream(
         stream=stream,
         target=str(target),
@@ -162,36 +158,23 @@ async def _fill(
     if method == "replay":
         replay = ArchiveReplay(stream, writer, progress, options, on_progress)
         config, state = await retrying.run(f"the backup of {stream}", replay.take)
-    manifest = _manifest(retrying.manager.connection, stream, options, state)
-    manifest.method, manifest.archive = method, 2 if method == "replay" else snapshot.version
+    info = retrying.manager.connection.info
+    made_on = {name: str(info.get(key) or "") for name, key in _MADE_ON.items()}
+    manifest = new_manifest(
+        stream,
+        state,
+        method,
+        server=MadeOn(**made_on),
+        archive=2 if method == "replay" else snapshot.version,
+        consumers=options.consumers,
+        account=options.account,
+    )
     writer.finish(options.config or config, state, manifest)
     return manifest
 
 
 async def _in_memory(manager: Manager, stream: str) -> bool:
     return bool((await manager.stream_info(stream)).raw.get("config", {}).get("storage") == "memory")
-
-
-def _manifest(connection: Connection, stream: str, options: SaveOptions, state: dict[str, Any]) -> Manifest:
-    from datetime import UTC, datetime
-
-    info = connection.info
-    server = MadeOn(
-        name=str(info.get("server_name") or ""),
-        id=str(info.get("server_id") or ""),
-        version=str(info.get("version") or ""),
-        cluster=str(info.get("cluster") or ""),
-    )
-    return Manifest(
-        format=FORMAT,
-        tool=f"natsctl {__version__}",
-        created=datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z"),
-        stream=stream,
-        server=server,
-        consumers=options.consumers,
-        state=state,
-        account=list(options.account),
-    )
 
 
 class Sink(Protocol):
@@ -295,8 +278,6 @@ def _request(inbox: str, options: SaveOptions) -> dict[str, Any]:
 
 async def _preview(manager: Manager, stream: str, target: Path, options: SaveOptions) -> None:
     """Raise DryRunError with the request, and the stream and the target of the backup."""
-    from natsctl.client.backup.manifest import is_single_file
-
     info = (await manager.stream_info(stream)).value
     check_free(target, is_single_file(target), options.force)
     subject = endpoints.STREAM_SNAPSHOT.subject(stream, prefix=manager.connection.target.api_prefix)
@@ -307,7 +288,6 @@ async def _preview(manager: Manager, stream: str, target: Path, options: SaveOpt
 
 WINDOW: Final = 128
 """Requests under way at once; an answer may have the largest payload."""
-_COPY_BYTES: Final = 1 << 20
 _ALL: Final = ">"
 
 
@@ -351,15 +331,15 @@ class ArchiveReplay:
         self._progress.total_bytes = said.bytes
         self._on_progress(self._progress)
         consumers = await listed_consumers(manager, self._stream) if self._options.consumers else []
-        with tempfile.TemporaryFile(dir=self._writer.target.parent) as spool:
+        with closing(ArchiveSpool(self._writer.target.parent)) as spool:
             state = await self._spool(manager, said, spool)
             state.consumer_count = len(consumers)
-            self._write(ArchivedStream(state=state), consumers, spool)
+            spool.write_to(self._writer, ArchivedStream(state=state), consumers)
+        self._progress.archive_bytes = self._writer.data_bytes
         return config, msgspec.to_builtins(state)
 
-    async def _spool(self, manager: Manager, said: StreamState, spool: IO[bytes]) -> StreamState:
-        """Write the messages up to the last one at the start, compressed; return the state of the existing ones."""
-        frames, writer = FrameWriter(), WriterV2()
+    async def _spool(self, manager: Manager, said: StreamState, spool: ArchiveSpool) -> StreamState:
+        """Write the messages up to the last one at the start; return the state of the existing ones."""
         state = StreamState(
             first_seq=said.last_seq + 1, last_seq=said.last_seq, first_ts=said.first_ts, last_ts=said.last_ts
         )
@@ -371,27 +351,12 @@ class ArchiveReplay:
             if not state.messages:
                 state.first_seq = messages[0].seq
             state.messages += len(messages)
-            for record in writer.messages(messages):
-                state.bytes += len(record)
-                piece = frames.write(record)
-                spool.write(piece)
-                self._progress.archive_bytes += len(piece)
+            plain, packed = spool.add(messages)
+            state.bytes += plain
+            self._progress.archive_bytes += packed
             self._progress.chunks += 1
             self._on_progress(self._progress)
-        for record in writer.end(said.last_seq, 0):
-            spool.write(frames.write(record))
-        spool.write(frames.finish())
         return state
-
-    def _write(self, head: ArchivedStream, consumers: list[ArchivedConsumer], spool: IO[bytes]) -> None:
-        """Write the whole archive: its beginning, then the spooled messages."""
-        frames = FrameWriter()
-        begin = frames.write(WriterV2().begin(head, consumers)) + frames.finish()
-        self._writer.write(begin)
-        self._progress.archive_bytes += len(begin)
-        spool.seek(0)
-        while piece := spool.read(_COPY_BYTES):
-            self._writer.write(piece)
 
 
 async def read_window(manager: Manager, stream: str, first: int, last: int) -> tuple[list[ArchivedMessage], int]:
@@ -450,9 +415,7 @@ async def with_all_consumers(
         if not added and not raised:
             return state
         writer.restart()
-        data.seek(0)
-        while piece := data.read(_COPY_BYTES):
-            writer.write(piece)
+        writer.copy(data)
     if added:
         retrying.say(f"{stream}: added what only other servers of the cluster have: {', '.join(added)}")
     if raised:

@@ -13,10 +13,9 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -27,7 +26,7 @@ from natsctl.api.errors import UsageError
 from natsctl.api.subjects import is_valid_name, matches
 from natsctl.api.units import plural
 from natsctl.client.backup.archives import OnRead, ignore_read, read_messages, rewrite
-from natsctl.client.backup.manifest import FORMAT, Document, MadeOn, Manifest, is_single_file
+from natsctl.client.backup.manifest import Document, is_single_file, new_manifest
 from natsctl.client.backup.obfuscation import Obfuscated, Obfuscator, check_key_file, key_file_of
 from natsctl.client.backup.reader import OpenBackup, open_backup
 from natsctl.client.backup.renaming import renamed, renaming_of
@@ -254,9 +253,6 @@ def _is_tombstone(header: bytes) -> bool:
     return headers.get(header, headers.MARKER_REASON) in _MARKERS
 
 
-_COPY_BYTES = 1 << 20
-
-
 class EditedBackup(SavedStream):
     """A backup made from another one, with the numbers of read and kept messages.
 
@@ -333,10 +329,15 @@ def edit_backup(
         had = int(backup.state.get("consumer_count") or 0)
         size = 0
         if not dry_run:
-            manifest = _manifest(backup, config, state, edit, consumers)
+            made_on = backup.manifest.server if backup.manifest is not None and not edit.obfuscate else None
+            manifest = new_manifest(
+                config["name"], state, "rewritten", server=made_on, archive=edit.version, consumers=consumers
+            )
             blocks = _blocks(backup, edit, hidden)
-            with _key_file(hidden, target, edit.key_file):
-                size = _write(target, data, config, state, manifest, replace, blocks)
+            with _key_file(hidden, target, edit.key_file), BackupWriter(target, replace=replace) as writer:
+                writer.copy(data)
+                writer.finish(config, state, manifest, blocks)
+                size = writer.data_bytes
     return EditedBackup(
         stream=config["name"],
         target=str(target),
@@ -416,22 +417,6 @@ def _warnings(config: dict[str, Any], state: dict[str, Any], choice: Choice, edi
     return said
 
 
-def _manifest(
-    backup: OpenBackup, config: dict[str, Any], state: dict[str, Any], edit: Edit, consumers: bool
-) -> Manifest:
-    return Manifest(
-        format=FORMAT,
-        tool=f"natsctl {__version__}",
-        created=datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z"),
-        stream=config["name"],
-        server=backup.manifest.server if backup.manifest is not None and not edit.obfuscate else MadeOn(),
-        method="rewritten",
-        archive=edit.version,
-        consumers=consumers,
-        state=state,
-    )
-
-
 @contextmanager
 def _key_file(hidden: Obfuscator | None, target: Path, given: Path | None) -> Iterator[None]:
     """Write the key file of a backup where names were replaced, and remove a new one if the backup is not written."""
@@ -442,24 +427,3 @@ def _key_file(hidden: Obfuscator | None, target: Path, given: Path | None) -> It
         if is_new:
             key_file_of(target).unlink(missing_ok=True)
         raise
-
-
-def _write(
-    target: Path,
-    data: IO[bytes],
-    config: dict[str, Any],
-    state: dict[str, Any],
-    manifest: Manifest,
-    replace: bool,
-    more: dict[str, Any],
-) -> int:
-    """Put the data under its name and return its size."""
-    writer = BackupWriter(target, replace=replace)
-    try:
-        data.seek(0)
-        while piece := data.read(_COPY_BYTES):
-            writer.write(piece)
-        writer.finish(config, state, manifest, more)
-    finally:
-        writer.discard()
-    return writer.data_bytes

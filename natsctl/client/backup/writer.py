@@ -25,16 +25,15 @@ import tarfile
 import tempfile
 import time
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+from contextlib import closing
 from pathlib import Path
 from types import MappingProxyType
-from typing import IO, TYPE_CHECKING, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final, Self
 
 import msgspec
 
-from natsctl import __version__
 from natsctl.api import acks, headers
-from natsctl.api.archive.archive import ArchivedMessage, ArchivedStream
+from natsctl.api.archive.archive import ArchivedConsumer, ArchivedMessage, ArchivedStream
 from natsctl.api.archive.archive_v2 import WriterV2
 from natsctl.api.archive.s2 import FrameWriter
 from natsctl.api.errors import ProtocolError, StorageError, UsageError
@@ -44,7 +43,6 @@ from natsctl.api.times import format_time, parse_time
 from natsctl.client.backup.archives import ArchiveSummary
 from natsctl.client.backup.manifest import (
     DATA_NAME,
-    FORMAT,
     GZIP_ENDINGS,
     MANIFEST_NAME,
     META_NAME,
@@ -52,11 +50,11 @@ from natsctl.client.backup.manifest import (
     PART_PREFIX,
     Document,
     FileSum,
-    MadeOn,
     Manifest,
     data_name_of,
     encode_manifest,
     is_single_file,
+    new_manifest,
 )
 
 if TYPE_CHECKING:
@@ -70,7 +68,7 @@ _GZIP_LEVEL = 1
 
 
 class BackupWriter:
-    """Write the data, then `finish` with the content of `backup.json`; `discard` in every case."""
+    """Write the data, then `finish` with the content of `backup.json`; a context manager, as it has temporary files."""
 
     def __init__(self, target: Path, *, replace: bool = False) -> None:
         """Create the temporary folder next to the target; raises UsageError if nothing can or may be written."""
@@ -94,6 +92,12 @@ class BackupWriter:
             raise StorageError(f"cannot write to {self.target.parent}: {failure.strerror}") from failure
         self._digest.update(chunk)
         self.data_bytes += len(chunk)
+
+    def copy(self, data: IO[bytes]) -> None:
+        """Append the content of a file."""
+        data.seek(0)
+        while piece := data.read(_COPY_BYTES):
+            self.write(piece)
 
     def written(self) -> IO[bytes]:
         """Open the data that was written so far, for reading."""
@@ -146,7 +150,10 @@ class BackupWriter:
         sync_folder(self.target.parent)
         shutil.rmtree(self._folder)
 
-    def discard(self) -> None:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
         """Remove the files; a finished backup stays."""
         with contextlib.suppress(OSError):
             self._data.close()
@@ -296,6 +303,31 @@ def _record(message: Message, ts_ns: int, seq: int) -> ArchivedMessage:
     return ArchivedMessage(seq, ts_ns, message.subject.encode("utf-8", _AS_BYTES), block, message.body)
 
 
+class ArchiveSpool:
+    """Messages of a version 2 archive that wait in a file: the state stands first there, and is known last."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file: IO[bytes] = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115  # `close` closes it
+        self._frames, self._writer = FrameWriter(), WriterV2()
+
+    def add(self, messages: Sequence[ArchivedMessage]) -> tuple[int, int]:
+        """Append messages, and return the bytes of their records, plain and compressed. Raises OSError."""
+        records = b"".join(self._writer.messages(messages))
+        packed = self._frames.write(records)
+        self._file.write(packed)
+        return len(records), len(packed)
+
+    def write_to(self, writer: BackupWriter, head: ArchivedStream, consumers: Sequence[ArchivedConsumer] = ()) -> None:
+        """Write the whole archive: its beginning, then the messages."""
+        frames = FrameWriter()
+        writer.write(frames.write(WriterV2().begin(head, consumers)) + frames.finish())
+        self._file.write(self._frames.write(b"".join(self._writer.end(0, 0))) + self._frames.finish())
+        writer.copy(self._file)
+
+    def close(self) -> None:
+        self._file.close()
+
+
 class Capture:
     """Write messages with `add`, then `finish`, or `discard` to keep nothing."""
 
@@ -309,10 +341,9 @@ class Capture:
         check_free(target, is_single_file(target), replace=False)
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
-            self._spool: IO[bytes] = tempfile.TemporaryFile(dir=target.parent)  # noqa: SIM115  # `discard` closes it
+            self._spool = ArchiveSpool(target.parent)
         except OSError as failure:
             raise UsageError(f"--backup: cannot write to {target}: {failure.strerror}") from failure
-        self._frames, self._writer = FrameWriter(), WriterV2()
         self._waiting: list[ArchivedMessage] = []
         self._found = ArchiveSummary()
         self._last_seq = 0
@@ -331,8 +362,7 @@ class Capture:
     def _write_waiting(self) -> None:
         self._found.add(self._waiting)
         try:
-            for piece in self._writer.messages(self._waiting):
-                self._spool.write(self._frames.write(piece))
+            self._spool.add(self._waiting)
         except OSError as failure:
             raise StorageError(f"cannot write to {self._target.parent}: {failure.strerror}") from failure
         self._waiting = []
@@ -341,21 +371,10 @@ class Capture:
         """Give the backup its name and return its contents. Raises StorageError; nothing stays then."""
         self._write_waiting()
         found, state = self._found, self._state()
-        frames = FrameWriter()
-        head = ArchivedStream(created_ns=self._began_ns, state=state)
-        with self._spool as spool:
-            for piece in self._writer.end(self._last_seq, found.last_ts_ns):
-                spool.write(self._frames.write(piece))
-            spool.write(self._frames.finish())
-            spool.seek(0)
-            writer = BackupWriter(self._target)
-            try:
-                writer.write(frames.write(WriterV2().begin(head, ())) + frames.finish())
-                while piece := spool.read(_COPY_BYTES):
-                    writer.write(piece)
-                writer.finish(self._config, msgspec.to_builtins(state), self._manifest(state), self._source(dropped))
-            finally:
-                writer.discard()
+        manifest = new_manifest(str(self._config.get("name", "")), state, "captured")
+        with closing(self._spool) as spool, BackupWriter(self._target) as writer:
+            spool.write_to(writer, ArchivedStream(created_ns=self._began_ns, state=state))
+            writer.finish(self._config, manifest.state, manifest, self._source(dropped))
         return Captured(
             stream=str(self._config.get("name", "")),
             target=str(self._target),
@@ -376,19 +395,6 @@ class Capture:
         if found.messages:
             state.first_ts, state.last_ts = format_time(found.first_ts_ns), format_time(found.last_ts_ns)
         return state
-
-    def _manifest(self, state: StreamState) -> Manifest:
-        return Manifest(
-            format=FORMAT,
-            tool=f"natsctl {__version__}",
-            created=datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z"),
-            stream=str(self._config.get("name", "")),
-            server=MadeOn(),
-            method="captured",
-            archive=2,
-            consumers=False,
-            state=msgspec.to_builtins(state),
-        )
 
     def _source(self, dropped: int) -> dict[str, Any]:
         """Return the part of backup.json about the subscription, as the `nats` tool writes it."""

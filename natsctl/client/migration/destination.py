@@ -11,9 +11,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
-
-from natsctl import __version__
 from natsctl.api import headers
 from natsctl.api.archive.archive import ArchivedConsumer, ArchivedMessage, ArchivedStream
 from natsctl.api.archive.archive_v2 import WriterV2
@@ -23,7 +20,7 @@ from natsctl.api.stream import StreamState
 from natsctl.api.times import format_time, parse_time
 from natsctl.api.units import parse_ttl, plural
 from natsctl.client.backup.archives import read_messages, run_in_thread
-from natsctl.client.backup.manifest import FORMAT, MadeOn, Manifest
+from natsctl.client.backup.manifest import new_manifest
 from natsctl.client.backup.reader import open_backup
 from natsctl.client.backup.restore import RestoreOptions, release_name, restore_stream
 from natsctl.client.backup.save import SaveOptions, save_stream
@@ -81,26 +78,14 @@ class CopiedContent:
         state = self.state
         created_ns = max(parse_time(str(self.info.get("created") or "1970-01-01T00:00:00Z")), 0)
         shutil.rmtree(target, ignore_errors=True)
-        writer, frames, end = BackupWriter(target, replace=True), FrameWriter(), FrameWriter()
-        try:
-            head = ArchivedStream(created_ns=created_ns, state=state)
+        frames, end = FrameWriter(), FrameWriter()
+        head = ArchivedStream(created_ns=created_ns, state=state)
+        with BackupWriter(target, replace=True) as writer:
             writer.write(frames.write(WriterV2().begin(head, self.consumers)) + frames.finish())
             self.spool.write_to(writer, self.kept)
             writer.write(end.write(b"".join(WriterV2().end(state.last_seq, 0))) + end.finish())
-            manifest = Manifest(
-                format=FORMAT,
-                tool=f"natsctl {__version__}",
-                created=format_time(time.time_ns()),
-                stream=str(config["name"]),
-                server=MadeOn(),
-                method="rewritten",
-                archive=2,
-                consumers=False,
-                state=msgspec.to_builtins(state),
-            )
-            writer.finish(config, msgspec.to_builtins(state), manifest)
-        finally:
-            writer.discard()
+            manifest = new_manifest(str(config["name"]), state, "rewritten")
+            writer.finish(config, manifest.state, manifest)
 
     def summary(self, wanted: Mapping[str, Any]) -> StreamMoved:
         """Return the stream as the report shows it; `wanted` is its configuration at the destination."""

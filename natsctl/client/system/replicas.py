@@ -83,23 +83,20 @@ class ConsumerReplica(Replica):
     stream_leader: str
 
 
+_STREAM_FIELDS: Final = {
+    "messages": "messages", "bytes": "bytes", "subjects": "num_subjects", "deleted": "num_deleted",
+    "consumers": "consumer_count", "first_seq": "first_seq", "last_seq": "last_seq",
+}  # fmt: skip
+"""Fields of a stream's replica, and the fields of its state."""
+_CONSUMER_FIELDS: Final = {name: name for name in ("num_ack_pending", "num_redelivered", "num_waiting", "num_pending")}
+
+
 def stream_replicas(answers: Iterable[ServerAnswer]) -> list[StreamReplica]:
     """Return every replica of every stream with its status, grouped."""
     found = []
     for answer, account, stream in details(answers):
-        state = stream.get("state") or {}
-        found.append(
-            StreamReplica(
-                **_common(answer, account, stream, stream, str(stream.get("stream_raft_group") or "")),
-                messages=_number(state, "messages"),
-                bytes=_number(state, "bytes"),
-                subjects=_number(state, "num_subjects"),
-                deleted=_number(state, "num_deleted"),
-                consumers=_number(state, "consumer_count"),
-                first_seq=_number(state, "first_seq"),
-                last_seq=_number(state, "last_seq"),
-            )
-        )
+        fields = _common(answer, account, stream, stream, str(stream.get("stream_raft_group") or ""))
+        found.append(StreamReplica(**fields, **_numbers(stream.get("state") or {}, _STREAM_FIELDS)))
     for group in _groups(found, lambda one: one.stream):
         for one in group:
             one.status = _stream_status(one, group)
@@ -110,27 +107,15 @@ def consumer_replicas(answers: Iterable[ServerAnswer]) -> list[ConsumerReplica]:
     """Return every replica of every consumer with its status, grouped."""
     found = []
     for answer, account, stream in details(answers):
-        state = stream.get("state") or {}
         named = {one.get("name"): one.get("raft_group") for one in stream.get("consumer_raft_groups") or ()}
+        ends = _numbers(stream.get("state") or {}, {"first_seq": "first_seq", "last_seq": "last_seq"})
         for consumer in stream.get("consumer_detail") or ():
-            delivered, floor = consumer.get("delivered") or {}, consumer.get("ack_floor") or {}
-            found.append(
-                ConsumerReplica(
-                    **_common(answer, account, stream, consumer, str(named.get(consumer.get("name")) or "")),
-                    consumer=str(consumer.get("name") or ""),
-                    delivered_stream_seq=_number(delivered, "stream_seq"),
-                    delivered_consumer_seq=_number(delivered, "consumer_seq"),
-                    ack_floor_stream_seq=_number(floor, "stream_seq"),
-                    ack_floor_consumer_seq=_number(floor, "consumer_seq"),
-                    num_ack_pending=_number(consumer, "num_ack_pending"),
-                    num_redelivered=_number(consumer, "num_redelivered"),
-                    num_waiting=_number(consumer, "num_waiting"),
-                    num_pending=_number(consumer, "num_pending"),
-                    first_seq=_number(state, "first_seq"),
-                    last_seq=_number(state, "last_seq"),
-                    stream_leader=_leader(answer, stream),
-                )
-            )
+            fields = _common(answer, account, stream, consumer, str(named.get(consumer.get("name")) or ""))
+            fields |= ends | _numbers(consumer, _CONSUMER_FIELDS) | {"stream_leader": _leader(answer, stream)}
+            for place in ("delivered", "ack_floor"):
+                keys = {f"{place}_{key}": key for key in ("stream_seq", "consumer_seq")}
+                fields |= _numbers(consumer.get(place) or {}, keys)
+            found.append(ConsumerReplica(consumer=str(consumer.get("name") or ""), **fields))
     for group in _groups(found, lambda one: f"{one.stream} {one.consumer}"):
         for one in group:
             one.status = _consumer_status(one, group)
@@ -160,8 +145,8 @@ def _leader(answer: ServerAnswer, asset: Mapping[str, Any]) -> str:
     return answer.name if cluster is None else str(cluster.get("leader") or "")
 
 
-def _number(part: Mapping[str, Any], key: str) -> int:
-    return int(part.get(key) or 0)
+def _numbers(part: Mapping[str, Any], keys: Mapping[str, str]) -> dict[str, Any]:
+    return {name: int(part.get(key) or 0) for name, key in keys.items()}
 
 
 def _groups(found: list[Any], name: Any) -> list[list[Any]]:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from natsctl.api.units import parse_duration
-from natsctl.client.search import compile_condition
+from natsctl.client.search import compile_condition, metadata_level
 from natsctl.client.system.system_account import ServerAnswer, ServerAnswers
 
 Row = dict[str, Any]
@@ -174,21 +174,20 @@ def above_level(answers: Iterable[ServerAnswer], level: int, every: bool = False
     streams: dict[tuple[str, str], Row] = {}
     consumers: dict[tuple[str, str, str], Row] = {}
     for _, owner, stream in details(answers):
-        account, name, needed = str(owner.get("name")), str(stream.get("name")), _level(stream)
+        account, name, needed = (
+            str(owner.get("name")),
+            str(stream.get("name")),
+            metadata_level(stream.get("config") or {}),
+        )
         if needed > level:
             streams[account, name] = {"account": account, "name": name, "api_level": needed}
         shown = f"{name}*" if every and needed > level else name
-        for one in stream.get("consumer_detail") or ():
-            if _level(one) > level or shown != name:
-                row = {"account": account, "name": one.get("name"), "stream": shown, "api_level": _level(one)}
-                consumers[account, name, str(one.get("name"))] = row
+        for consumer in stream.get("consumer_detail") or ():
+            consumer_level = metadata_level(consumer.get("config") or {})
+            if consumer_level > level or shown != name:
+                row = {"account": account, "name": consumer.get("name"), "stream": shown, "api_level": consumer_level}
+                consumers[account, name, str(consumer.get("name"))] = row
     return {"streams": list(streams.values()), "consumers": list(consumers.values())}
-
-
-def _level(asset: Mapping[str, Any]) -> int:
-    metadata = (asset.get("config") or {}).get("metadata") or {}
-    said = str(metadata.get("_nats.req.level") or "0")
-    return int(said) if said.isdecimal() else 0
 
 
 def span_ns(text: Any) -> int:
