@@ -25,6 +25,7 @@ from natsctl.api.errors import ExitCode, StorageError, UsageError
 from natsctl.api.stream import StreamConfig as Config
 from natsctl.cli.main import run as run_main
 from natsctl.spark.files import file_import as source_module
+from natsctl.spark.files.direct_import import direct_import, noted_schema
 from natsctl.spark.files.file_export import (
     FileTarget,
     Note,
@@ -39,7 +40,6 @@ from natsctl.spark.files.file_export import (
 from natsctl.spark.files.file_formats import local_path, spark_input, spark_path
 from natsctl.spark.files.file_import import NUMBER, NothingToImportError, examine, messages, read_rows, source_of
 from natsctl.spark.files.message_columns import IDS, headers_of, left_out, payload_of
-from natsctl.spark.files.parquet_import import noted_schema, parquet_export
 from natsctl.spark.session.failures import translated
 from natsctl.spark.stream_frames import STREAM_COLUMNS, schema_of
 from natsctl.testing.process import ServerProcess
@@ -237,7 +237,7 @@ def test_what_is_exported_comes_back_once_and_in_order(
     name: str,
     flags: tuple[str, ...],
 ) -> None:
-    """A file of Parquet by Arrow, all else by Spark."""
+    """A file of Parquet or of JSON lines without Spark, the rest by Spark."""
     made(server.url, {"ORDERS": ["ORDERS.>"], "COPY": ["elsewhere"]}, HOSTILE)
     path = str(tmp_path / name)
     natsctl("stream", "export", "ORDERS", path, *flags)
@@ -412,12 +412,12 @@ def test_arrow_finds_in_an_export_what_spark_finds(spark: SparkSession, tmp_path
     spark.createDataFrame(rows, EXPORTED).repartition(2).write.parquet(str(tmp_path / "files"))
     for subject, taken in (("", ["o.>"]), ("", ["o.1", "*.[1-4]"]), ("", []), ("p", ["o.>"]), ("o.1", ["o.*"])):
         source = source_of(str(tmp_path / "files"), "", subject, as_json=False)
-        found = parquet_export(source, taken, left)
+        found = direct_import(source, taken, left)
         assert not found.is_in_order
         assert found.content == examine(read_rows(spark, source), taken, left)
     assert found.content == (9, 37, None, 1, 9, True, {"Nats-TTL": 6})
     assert noted_schema(source) == spark.read.parquet(source.path).schema
-    assert parquet_export(replace(source, as_json=True), ["o.>"], left) is None
+    assert direct_import(replace(source, as_json=True), ["o.>"], left) is None
 
 
 @pytest.mark.parametrize("subject", ["", "p"])
@@ -441,7 +441,7 @@ def test_arrow_publishes_of_an_export_what_spark_publishes(spark: SparkSession, 
     frame = spark.createDataFrame(rows, EXPORTED).coalesce(1).sortWithinPartitions("seq")
     frame.write.option("parquet.block.size", 1).parquet(str(tmp_path / "files"))
     source = source_of(str(tmp_path / "files"), "", subject, as_json=False)
-    export = parquet_export(source, [">"], left)
+    export = direct_import(source, [">"], left)
     assert export.is_in_order
     assert (export.subjects, export.largest) == (1 if subject else 29, 29)
     for kind in IDS:
@@ -449,6 +449,91 @@ def test_arrow_publishes_of_an_export_what_spark_publishes(spark: SparkSession, 
         for largest in (64 << 20, 10 << 20):  # the larger a payload may be, the fewer rows are read at once
             found = export._replace(largest=largest).batches(kind)
             assert as_sent(pa.Table.from_batches(found)) == as_sent(wanted)
+
+
+LINES = {
+    "an export": """
+        {"stream": "O", "seq": 3, "subject": "o.1", "timestamp": "2026-01-31T12:00:00.123456Z", "value": "a\\u00e9\\n"}
+        {"stream": "O", "seq": 4, "subject": "o.2", "value_base64": "/wA=", "headers": [{"key": "A", "value": "1"}]}
+
+        {"stream": "O", "seq": 7, "subject": "o.1", "value": "", "headers": [{"key": "A", "value_base64": "/w=="}]}
+        {"stream": "O", "seq": 8, "subject": "o.1", "headers": [{"key": "Nats-Msg-Id", "value": "x"}, {"key": "B"}]}
+        {"stream": "O", "seq": 9, "subject": "o.1", "headers": [{"key": "Nats-TTL", "value": "1s"}], "value": null}
+    """,
+    "values that are not texts": """
+        {"subject": "a", "value": {"z":1.10, "a" : null}}
+        {"subject": "a", "value": 12345678901234567890}
+        {"subject": "a", "value": "text"}
+        {"subject": "a", "value": [1,null]}
+        {"subject": "a", "value": true}
+        {"subject": "a", "value": null}
+        {"subject": "a", "value": "\\ud83d\\ude00"}
+    """,
+}
+
+
+@pytest.mark.parametrize("content", LINES.values(), ids=LINES)
+@pytest.mark.parametrize("name", ["a.jsonl", "a.json.gz", "folder"])
+def test_json_lines_are_read_without_spark_as_spark_reads_them(
+    spark: SparkSession, tmp_path: Path, content: str, name: str
+) -> None:
+    lines = [line.strip() for line in content.strip().splitlines()]
+    (tmp_path / "folder").mkdir()
+    for number, part in enumerate((lines[:2], lines[2:])):
+        (tmp_path / "folder" / f"part-{number}.json").write_text("\n".join(part))
+    (tmp_path / "a.jsonl").write_text("\r\n".join(lines))
+    (tmp_path / "a.json.gz").write_bytes(gzip.compress("\n".join(lines).encode()))
+    left = left_out(Config(name="A"))
+    for subject in ("", "p"):
+        source = source_of(str(tmp_path / name), "", subject, as_json=False)
+        direct = direct_import(source, ["o.*"], left)
+        assert direct is not None
+        assert direct.is_in_order
+        assert direct.content == examine(read_rows(spark, source), ["o.*"], left)
+        for kind in IDS:
+            by_spark = messages(read_rows(spark, source), kind, 1, left).toArrow()
+            for largest in (direct.largest, 40 << 20):
+                batches = direct._replace(largest=largest).batches(kind)
+                assert as_sent(pa.Table.from_batches(batches)) == as_sent(by_spark)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"subject": "a", "value": "1", "extra": 1}',
+        b'{"Subject": "a", "value": "1"}',
+        b'{"value": "1"}',
+        b'{"subject": "a"}',
+        b'{"subject": "a", "value": "1", "seq": "3"}',
+        b'{"subject": "a", "value": "1", "seq": 9223372036854775808}',
+        b'{"subject": "a", "value": "1", "headers": {"A": "1"}}',
+        b'{"subject": "a", "value": "1", "headers": [{"name": "A"}]}',
+        b'{"subject": "a", "value_base64": "!!!"}',
+        b'{"subject": "a", "value": "\xff"}',
+        b'{"subject": "a", "value": {"a": "\xff"}}',
+        b'{"subject": "a", "value": "1"',
+        b'{"subject": "a", "value": "1"}\n{"subject": "a", "value": "1", "seq": 1, "stream": "A"}',
+        b'[{"subject": "a", "value": "1"}]',
+    ],
+)
+def test_other_json_lines_are_left_to_spark(tmp_path: Path, line: bytes) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(line)
+    assert direct_import(source_of(str(path), "", "", as_json=False), [">"], ()) is None
+    path.write_bytes(b'{"subject": "a", "value": "1"}\n')
+    assert direct_import(source_of(str(path), "", "", as_json=True), [">"], ()) is None
+    direct = direct_import(source_of(str(path), "", "", as_json=False), [">"], ())
+    assert direct is not None
+    assert direct.is_in_order
+
+
+def test_json_lines_out_of_order_are_counted_here_and_published_by_spark(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    line = '{"stream": "A", "seq": %d, "subject": "a", "value": "1"}\n'
+    path.write_text(line % 2 + line % 1)
+    direct = direct_import(source_of(str(path), "", "", as_json=False), [">"], ())
+    assert direct is not None
+    assert (direct.is_in_order, direct.content.messages) == (False, 2)
 
 
 def as_sent(table: pa.Table) -> list[dict[str, Any]]:
@@ -486,7 +571,7 @@ def test_messages_out_of_order_are_left_to_spark(
     rows = [{"stream": stream, "seq": seq, "subject": "a"} for stream, seq in places]
     for part, some in enumerate((rows,) if files == 1 else (rows[:1], rows[1:])):
         pq.write_table(pa.Table.from_pylist(some, schema), tmp_path / f"{part}.parquet")
-    found = parquet_export(source_of(str(tmp_path), "", "", as_json=False), ["a"], ())
+    found = direct_import(source_of(str(tmp_path), "", "", as_json=False), ["a"], ())
     assert found.is_in_order is is_in_order
 
 
@@ -499,7 +584,7 @@ def test_files_that_are_no_export_are_left_to_spark(tmp_path: Path) -> None:
     for name in ("a.parquet", "b", "torn.parquet"):
         source = source_of(str(tmp_path / name), "", "", as_json=False)
         assert noted_schema(source) is None
-        assert parquet_export(source, [">"], ()) is None
+        assert direct_import(source, [">"], ()) is None
 
 
 def test_an_import_without_spark_fails_as_one_by_spark_does(

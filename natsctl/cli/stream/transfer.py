@@ -52,9 +52,9 @@ if TYPE_CHECKING:
     from natsctl.client.backup.save import SavedStream
     from natsctl.client.backup.transfer import TransferProgress as Transferred
     from natsctl.client.manager import Manager
+    from natsctl.spark.files.direct_import import DirectImport
     from natsctl.spark.files.file_export import Exported, FileTarget
     from natsctl.spark.files.file_import import Content
-    from natsctl.spark.files.parquet_import import ParquetExport
 
 
 def backup(
@@ -422,8 +422,8 @@ def load(
     """
     from natsctl.client.message import DryRunError
     from natsctl.spark.files import file_import
+    from natsctl.spark.files.direct_import import direct_import
     from natsctl.spark.files.message_columns import IDS, left_out
-    from natsctl.spark.files.parquet_import import parquet_export
 
     if ids not in IDS:
         raise UsageError(f"--ids: expected one of {', '.join(IDS)}, not {ids!r}")
@@ -437,12 +437,12 @@ def load(
         state = session.run(lambda manager: manager.stream_info(stream)).value.state
         return state.last_seq - before.state.last_seq
 
-    export = parquet_export(what, before.config.subjects, omitted)
+    direct = direct_import(what, before.config.subjects, omitted)
     measured = StoredRows(stored)
 
     def work(opened: SparkSession, options: dict[str, str]) -> Content:
         with file_import.read_once(file_import.read_rows(opened, what), what.format) as rows:
-            content = export.content if export else file_import.examine(rows, before.config.subjects, omitted)
+            content = direct.content if direct else file_import.examine(rows, before.config.subjects, omitted)
             file_import.check_subjects(stream, before.config.subjects, content)
             if session.dry_run:
                 raise DryRunError(effect=_effect(content, file_import.subjects_of(rows)))
@@ -451,10 +451,10 @@ def load(
             file_import.store(made, options, ids, _name(stream, source))
         return content
 
-    needs_spark = any(spark) or writers > 1 or (ids == "auto" and export and export.content.has_repeated_ids)
-    if export is not None and export.is_in_order and not needs_spark:
-        _publish_export(session, export, before.config, ids, _name(stream, source))
-        content = export.content
+    needs_spark = any(spark) or writers > 1 or (ids == "auto" and direct and direct.content.has_repeated_ids)
+    if direct is not None and direct.is_in_order and not needs_spark:
+        _publish_direct(session, direct, before.config, ids, _name(stream, source))
+        content = direct.content
     else:
         from natsctl.cli.spark_work import run_on_spark
 
@@ -462,20 +462,20 @@ def load(
     _show_imported(stream, content, stored(), json)
 
 
-def _publish_export(session: Session, export: ParquetExport, config: StreamConfig, ids: str, name: str) -> None:
+def _publish_direct(session: Session, direct: DirectImport, config: StreamConfig, ids: str, name: str) -> None:
     """Publish the messages of files without Spark. Raises UsageError for subjects that the stream does not take."""
     from natsctl.cli.framework.live import progress
     from natsctl.cli.spark_work import server_options, spark_failures
     from natsctl.spark.files.file_import import check_subjects
 
-    check_subjects(config.name, config.subjects, export.content)
+    check_subjects(config.name, config.subjects, direct.content)
     if session.dry_run:
         from natsctl.client.message import DryRunError
 
-        raise DryRunError(effect=_effect(export.content, export.subjects))
-    what, total = f"Importing into Stream {config.name}", export.content.messages
+        raise DryRunError(effect=_effect(direct.content, direct.subjects))
+    what, total = f"Importing into Stream {config.name}", direct.content.messages
     with spark_failures(session), progress(what, total, "messages", quiet=session.json) as tracker:
-        export.publish(server_options(session), ids, name, tracker.at)
+        direct.publish(server_options(session), ids, name, tracker.at)
 
 
 class StoredRows:

@@ -120,7 +120,7 @@ def read_rows(spark: SparkSession, source: FileSource) -> DataFrame:
     path = source.path if is_url(source.path) else spark_input(Path(source.path).resolve())
     if source.format.is_text:
         _check_encoding(spark, source, path)
-    from natsctl.spark.files.parquet_import import noted_schema
+    from natsctl.spark.files.direct_import import noted_schema
 
     reader = spark.read.format(source.format.name).options(**source.format.reading)
     if noted := noted_schema(source):

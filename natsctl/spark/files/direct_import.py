@@ -1,8 +1,8 @@
-"""Import of Parquet files that `stream export` wrote, read with Arrow in this process.
+"""Import of files that `stream export` wrote, read in this process: Parquet by Arrow, JSON lines by msgspec.
 
 Starting Spark costs more than reading and publishing a few hundred thousand messages. Messages in order, as in an
 export to one file, are published from here by the code that a Spark task runs. Other exports are published by Spark,
-which need not scan them first: Arrow has counted their messages and checked their subjects. Files with other columns
+which need not scan them first: their messages are counted and their subjects are checked here. Files with other columns
 than an export's are left to Spark entirely.
 """
 
@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from natsctl.spark.files.file_formats import PARQUET, is_url
+from natsctl.spark.files.file_formats import JSON, PARQUET, is_url
 from natsctl.spark.files.file_import import FileSource, files_of
 from natsctl.spark.files.message_columns import MSG_ID, ServerHeader
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from natsctl.spark.files.file_import import Content
+    from natsctl.spark.files.json_lines import JsonLines
 
 MAX_MESSAGES: Final = 2_000_000
 MAX_BYTES: Final = 1 << 30
@@ -49,17 +50,18 @@ def noted_schema(source: FileSource) -> StructType | None:
         return None
 
 
-class ParquetExport(NamedTuple):
-    """Files that `stream export` wrote, and the facts that an import needs."""
+class DirectImport(NamedTuple):
+    """Files that this process can read, and the facts that an import needs."""
 
     source: FileSource
+    files: ParquetFiles | JsonLines
     content: Content
     subjects: int
     """Number of distinct subjects."""
     largest: int
     """Bytes of the largest payload."""
     is_in_order: bool
-    """Whether all messages are of one stream and sorted by sequence, across all files."""
+    """Whether all messages are of one stream and sorted by sequence, across all files, or none has a sequence."""
     omitted: tuple[ServerHeader, ...]
     """Headers that are not published."""
 
@@ -85,9 +87,8 @@ class ParquetExport(NamedTuple):
     def batches(self, ids: str) -> Iterator[pa.RecordBatch]:
         """Yield the rows that Spark would send of `file_import.messages`; ids that occur twice are not replaced."""
         rows = min(max(_BATCH_BYTES // max(self.largest, 1), 1), _BATCH_ROWS)
-        for file in _opened(self.source):
-            for batch in file.iter_batches(rows, columns=["stream", "seq", "subject", "headers", "value"]):
-                yield self._written(batch, ids)
+        for batch in self.files.batches(rows):
+            yield self._written(batch, ids)
 
     def _followed(self, ids: str, progress: Callable[[int], object]) -> Iterator[pa.RecordBatch]:
         done = 0
@@ -107,33 +108,66 @@ class ParquetExport(NamedTuple):
         return pa.RecordBatch.from_arrays(columns, ["subject", "headers", "value", "msgId"])
 
 
-def parquet_export(
-    source: FileSource, subjects: Sequence[str], omitted: Sequence[ServerHeader]
-) -> ParquetExport | None:
+def direct_import(source: FileSource, subjects: Sequence[str], omitted: Sequence[ServerHeader]) -> DirectImport | None:
     """Examine the files for a stream with those subjects, without the headers in `omitted`.
 
     Return None if they have other columns than an export's, are too large, or cannot be read, and if pyarrow or
     pyspark is missing.
     """
-    if source.format is not PARQUET or not (find_spec("pyarrow") and find_spec("pyspark")):
+    if source.as_json or not (find_spec("pyarrow") and find_spec("pyspark")):
         return None
     import pyarrow as pa
 
+    scan = ImportScan(source, subjects, omitted)
     try:
+        files = _readable(source)
+        if files is None:
+            return None
+        files.scan(scan)
+        return scan.result(files)
+    except (OSError, EOFError, ValueError, pa.ArrowException):  # Spark finds and reports the fault
+        return None
+
+
+def _readable(source: FileSource) -> ParquetFiles | JsonLines | None:
+    """Return a reader of the files, None for those that Spark has to read."""
+    paths = _paths(source)
+    if not paths:
+        return None
+    if source.format is JSON:
+        from natsctl.spark.files.json_lines import JsonLines
+
+        return JsonLines(paths, MAX_MESSAGES, MAX_BYTES, has_subject=not source.subject)
+    return ParquetFiles.of(source) if source.format is PARQUET else None
+
+
+class ParquetFiles:
+    """Parquet files that `stream export` wrote."""
+
+    def __init__(self, source: FileSource) -> None:
+        self._source = source
+
+    @classmethod
+    def of(cls, source: FileSource) -> ParquetFiles | None:
+        """Return None for files with other columns, or that are too large."""
         groups = [_groups(file) for file in _opened(source)]
         fits = [each for each in groups if each is not None]
-        messages, size = (sum(each[at] for each in fits) for at in (0, 1))
-        if source.as_json or not groups or len(fits) < len(groups) or messages > MAX_MESSAGES or size > MAX_BYTES:
+        messages, size = (sum(each[index] for each in fits) for index in (0, 1))
+        if not groups or len(fits) < len(groups) or messages > MAX_MESSAGES or size > MAX_BYTES:
             return None
-        scan = _Scan(source, subjects, omitted)
-        for file in _opened(source):
+        return cls(source)
+
+    def scan(self, scan: ImportScan) -> None:
+        for file in _opened(self._source):
             for batch in file.iter_batches(_ROWS, columns=["stream", "seq", "subject", "headers"]):
                 scan.add(batch)
             for batch in file.iter_batches(_PAYLOADS, columns=["value"]):
                 scan.add_payloads(batch.column(0))
-        return scan.export()
-    except (OSError, ValueError, pa.ArrowException):  # Spark finds and reports the fault
-        return None
+
+    def batches(self, rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield all messages, so many rows at once."""
+        for file in _opened(self._source):
+            yield from file.iter_batches(rows, columns=["stream", "seq", "subject", "headers", "value"])
 
 
 def _groups(file: Any) -> tuple[int, int] | None:
@@ -143,18 +177,23 @@ def _groups(file: Any) -> tuple[int, int] | None:
     return (file.metadata.num_rows, sum(each.total_byte_size for each in groups)) if fits else None
 
 
+def _paths(source: FileSource) -> list[Path]:
+    """Return the files of a source; none if it has subfolders: their names may be partition columns."""
+    if is_url(source.path):
+        return []
+    place = Path(source.path)
+    paths = files_of(place)
+    return [] if place.is_dir() and any(path.parent != place for path in paths) else sorted(paths)
+
+
 def _opened(source: FileSource) -> Iterator[Any]:
-    """Yield the opened Parquet files of a source; none if it has subfolders: their names may be partition columns."""
-    if source.format is not PARQUET or is_url(source.path):
+    """Yield the opened Parquet files of a source."""
+    if source.format is not PARQUET:
         return
     from pyarrow.parquet import ParquetFile
 
-    place = Path(source.path)
-    files = files_of(place)
-    if place.is_dir() and any(one.parent != place for one in files):
-        return
-    for file in sorted(files):
-        with ParquetFile(file) as opened:
+    for path in _paths(source):
+        with ParquetFile(path) as opened:
             yield opened
 
 
@@ -175,7 +214,7 @@ def _is_export(schema: pa.Schema) -> bool:
     )
 
 
-class _Scan:
+class ImportScan:
     """Counts and checks of the messages of an export, gathered batch by batch."""
 
     def __init__(self, source: FileSource, subjects: Sequence[str], omitted: Sequence[ServerHeader]) -> None:
@@ -185,7 +224,7 @@ class _Scan:
         self._taken = re.compile("|".join(f"(?:{way})" for way in ways) or r"(?!)", re.ASCII)
         self._rows = self._bytes = self._ids = self._largest = 0
         self._seqs: list[int] = []
-        self._is_in_order = True
+        self._is_in_order, self._has_places = True, False
         self._streams = set[str | None]()
         self._subjects = {source.subject} if source.subject else set[str]()
         self._distinct = set[bytes]()
@@ -212,6 +251,7 @@ class _Scan:
         self._streams.update(streams.unique().to_pylist())
         ends = pc.min_max(seqs).as_py()
         ascends = not seqs.null_count and pc.all(pc.greater(seqs[1:], seqs[:-1]), min_count=0).as_py()
+        self._has_places |= seqs.null_count < len(seqs)
         self._is_in_order &= ascends and (not self._seqs or ends["min"] > self._seqs[-1])
         self._seqs += [seq for seq in ends.values() if seq is not None]
 
@@ -230,7 +270,7 @@ class _Scan:
         self._ids += len(own)
         self._distinct.update(own.values())
 
-    def export(self) -> ParquetExport:
+    def result(self, files: ParquetFiles | JsonLines) -> DirectImport:
         from natsctl.spark.files.file_import import Content
 
         subjects = self._subjects if self._rows else ()
@@ -246,7 +286,8 @@ class _Scan:
             counts,
         )
         in_order = self._is_in_order and None not in self._streams and len(self._streams) <= 1
-        return ParquetExport(self._source, content, len(subjects), self._largest, in_order, self._omitted)
+        in_order |= not self._has_places
+        return DirectImport(self._source, files, content, len(subjects), self._largest, in_order, self._omitted)
 
 
 def _is_in(texts: pa.StringArray, wanted: Sequence[str]) -> pa.BooleanArray:
