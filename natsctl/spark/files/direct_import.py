@@ -130,7 +130,7 @@ def direct_import(source: FileSource, subjects: Sequence[str], omitted: Sequence
 
 
 def _readable(source: FileSource) -> ParquetFiles | JsonLines | None:
-    """Return a reader of the files, None for those that Spark has to read."""
+    """Return a reader of the files, or None if Spark has to read them."""
     paths = _paths(source)
     if not paths:
         return None
