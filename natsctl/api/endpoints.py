@@ -56,18 +56,19 @@ _SETS: Final = frozenset(
 class ApiEndpoint:
     """One verb. `args` are the name tokens that follow it; `tail` allows a subject of any length after them.
 
-    `request` and `answer` are the names of the models, which are imported on first use: a program that only sends a
-    request and shows the JSON of the answer needs no models.
+    The models of request and answer are named after the verb: STREAM.INFO has StreamInfoRequest and StreamInfoAnswer.
+    `model` is another beginning of both names, `request` another name of that of the request. Models are imported on
+    first use: a program that only sends a request and shows the JSON of the answer needs no models.
     """
 
     def __init__(
         self,
         name: str,
         args: str = "",
-        request: str = "",
-        answer: str = "",
         body: BodyRule = BodyRule.OPTIONAL,
         *,
+        model: str = "",
+        request: str = "",
         error_body: Mapping[str, Any] | None = None,
         optional_args: int = 0,
         tail: bool = False,
@@ -83,25 +84,25 @@ class ApiEndpoint:
         self.advisory = advisory
         self.cluster = cluster
         """A single node refuses it with 10010."""
-        self._request = request
-        self._answer = answer
+        model = model or name.replace("_", ".").title().replace(".", "")
+        self._request, self._answer = request or f"{model}Request", f"{model}Answer"
 
     def __repr__(self) -> str:
         return f"Endpoint({self.name})"
 
     @cached_property
     def request(self) -> type[Model] | None:
-        """Return the model of a request body."""
+        """Return the model of a request body; None without one."""
         from natsctl.api import requests
 
-        return getattr(requests, self._request) if self._request else None
+        return getattr(requests, self._request, None)
 
     @cached_property
     def answer(self) -> type[Model] | None:
         """Return the model of an answer; None where that is no JSON."""
         from natsctl.api import answers
 
-        return getattr(answers, self._answer) if self._answer else None
+        return getattr(answers, self._answer, None)
 
     @property
     def pattern(self) -> str:
@@ -142,131 +143,68 @@ class ApiEndpoint:
 _PAGE: Final[dict[str, Any]] = {"total": 0, "offset": 0, "limit": 0}
 _NO_PAUSE: Final[dict[str, Any]] = {"paused": False, "pause_until": "0001-01-01T00:00:00Z"}
 
-INFO: Final = ApiEndpoint("INFO", "", "", "AccountInfoAnswer")
+INFO: Final = ApiEndpoint("INFO", model="AccountInfo")
 
-STREAM_CREATE: Final = ApiEndpoint(
-    "STREAM.CREATE", "stream", "StreamCreateRequest", "StreamCreateAnswer", BodyRule.JSON
-)
-STREAM_UPDATE: Final = ApiEndpoint(
-    "STREAM.UPDATE", "stream", "StreamUpdateRequest", "StreamUpdateAnswer", BodyRule.JSON
-)
-STREAM_NAMES: Final = ApiEndpoint(
-    "STREAM.NAMES", "", "StreamNamesRequest", "StreamNamesAnswer", error_body={**_PAGE, "streams": None}
-)
-STREAM_LIST: Final = ApiEndpoint(
-    "STREAM.LIST", "", "StreamListRequest", "StreamListAnswer", error_body={**_PAGE, "streams": []}
-)
-STREAM_INFO: Final = ApiEndpoint("STREAM.INFO", "stream", "StreamInfoRequest", "StreamInfoAnswer", error_body=_PAGE)
-STREAM_DELETE: Final = ApiEndpoint("STREAM.DELETE", "stream", "", "StreamDeleteAnswer", BodyRule.EMPTY)
-STREAM_PURGE: Final = ApiEndpoint(
-    "STREAM.PURGE", "stream", "StreamPurgeRequest", "StreamPurgeAnswer", error_body={"purged": 0}
-)
-STREAM_MSG_GET: Final = ApiEndpoint(
-    "STREAM.MSG.GET",
-    "stream",
-    "StreamMsgGetRequest",
-    "StreamMsgGetAnswer",
-    BodyRule.REQUIRED,
-    advisory=AdvisoryPolicy.FAILED,
-)
-STREAM_MSG_DELETE: Final = ApiEndpoint(
-    "STREAM.MSG.DELETE", "stream", "StreamMsgDeleteRequest", "StreamMsgDeleteAnswer", BodyRule.REQUIRED
-)
-STREAM_BLOCKS: Final = ApiEndpoint(
-    "STREAM.BLOCKS",
-    "stream",
-    "StreamBlocksRequest",
-    "StreamBlocksAnswer",
-    BodyRule.REQUIRED,
-    advisory=AdvisoryPolicy.FAILED,
-)
+STREAM_CREATE: Final = ApiEndpoint("STREAM.CREATE", "stream", BodyRule.JSON)
+STREAM_UPDATE: Final = ApiEndpoint("STREAM.UPDATE", "stream", BodyRule.JSON)
+STREAM_NAMES: Final = ApiEndpoint("STREAM.NAMES", error_body={**_PAGE, "streams": None})
+STREAM_LIST: Final = ApiEndpoint("STREAM.LIST", error_body={**_PAGE, "streams": []})
+STREAM_INFO: Final = ApiEndpoint("STREAM.INFO", "stream", error_body=_PAGE)
+STREAM_DELETE: Final = ApiEndpoint("STREAM.DELETE", "stream", BodyRule.EMPTY)
+STREAM_PURGE: Final = ApiEndpoint("STREAM.PURGE", "stream", error_body={"purged": 0})
+STREAM_MSG_GET: Final = ApiEndpoint("STREAM.MSG.GET", "stream", BodyRule.REQUIRED, advisory=AdvisoryPolicy.FAILED)
+STREAM_MSG_DELETE: Final = ApiEndpoint("STREAM.MSG.DELETE", "stream", BodyRule.REQUIRED)
+STREAM_BLOCKS: Final = ApiEndpoint("STREAM.BLOCKS", "stream", BodyRule.REQUIRED, advisory=AdvisoryPolicy.FAILED)
 """Natsctl's own: nats-server leaves it without an answer."""
-STREAM_SNAPSHOT: Final = ApiEndpoint(
-    "STREAM.SNAPSHOT", "stream", "StreamSnapshotRequest", "StreamSnapshotAnswer", BodyRule.LATE
-)
-STREAM_RESTORE: Final = ApiEndpoint(
-    "STREAM.RESTORE",
-    "stream",
-    "StreamRestoreRequest",
-    "StreamRestoreAnswer",
-    BodyRule.REQUIRED,
-    error_body={"deliver_subject": ""},
-)
+STREAM_SNAPSHOT: Final = ApiEndpoint("STREAM.SNAPSHOT", "stream", BodyRule.LATE)
+STREAM_RESTORE: Final = ApiEndpoint("STREAM.RESTORE", "stream", BodyRule.REQUIRED, error_body={"deliver_subject": ""})
 STREAM_TEMPLATE_CREATE: Final = ApiEndpoint(
-    "STREAM.TEMPLATE.CREATE", "template", "StreamTemplateConfig", "StreamTemplateCreateAnswer", BodyRule.JSON
+    "STREAM.TEMPLATE.CREATE", "template", BodyRule.JSON, request="StreamTemplateConfig"
 )
 STREAM_TEMPLATE_NAMES: Final = ApiEndpoint(
-    "STREAM.TEMPLATE.NAMES", "", "PagedRequest", "StreamTemplateNamesAnswer", error_body={**_PAGE, "streams": None}
+    "STREAM.TEMPLATE.NAMES", request="PagedRequest", error_body={**_PAGE, "streams": None}
 )
-STREAM_TEMPLATE_INFO: Final = ApiEndpoint(
-    "STREAM.TEMPLATE.INFO", "template", "", "StreamTemplateInfoAnswer", BodyRule.EMPTY
-)
-STREAM_TEMPLATE_DELETE: Final = ApiEndpoint(
-    "STREAM.TEMPLATE.DELETE", "template", "", "StreamTemplateDeleteAnswer", BodyRule.EMPTY
-)
+STREAM_TEMPLATE_INFO: Final = ApiEndpoint("STREAM.TEMPLATE.INFO", "template", BodyRule.EMPTY)
+STREAM_TEMPLATE_DELETE: Final = ApiEndpoint("STREAM.TEMPLATE.DELETE", "template", BodyRule.EMPTY)
 STREAM_LEADER_STEPDOWN: Final = ApiEndpoint(
-    "STREAM.LEADER.STEPDOWN", "stream", "LeaderStepdownRequest", "StreamLeaderStepdownAnswer", cluster=True
+    "STREAM.LEADER.STEPDOWN", "stream", request="LeaderStepdownRequest", cluster=True
 )
-STREAM_PEER_REMOVE: Final = ApiEndpoint(
-    "STREAM.PEER.REMOVE", "stream", "StreamRemovePeerRequest", "StreamRemovePeerAnswer", cluster=True
-)
-STREAM_PEER_EVACUATE: Final = ApiEndpoint(
-    "STREAM.PEER.EVACUATE", "stream", "", "StreamEvacuatePeerAnswer", cluster=True
-)
-STREAM_CANCEL_MOVE: Final = ApiEndpoint("STREAM.CANCEL_MOVE", "stream", "", "StreamCancelMoveAnswer", cluster=True)
+STREAM_PEER_REMOVE: Final = ApiEndpoint("STREAM.PEER.REMOVE", "stream", model="StreamRemovePeer", cluster=True)
+STREAM_PEER_EVACUATE: Final = ApiEndpoint("STREAM.PEER.EVACUATE", "stream", model="StreamEvacuatePeer", cluster=True)
+STREAM_CANCEL_MOVE: Final = ApiEndpoint("STREAM.CANCEL_MOVE", "stream", cluster=True)
 
-CONSUMER_CREATE: Final = ApiEndpoint(
-    "CONSUMER.CREATE",
-    "stream consumer",
-    "ConsumerCreateRequest",
-    "ConsumerCreateAnswer",
-    BodyRule.JSON,
-    optional_args=1,
-    tail=True,
-)
+CONSUMER_CREATE: Final = ApiEndpoint("CONSUMER.CREATE", "stream consumer", BodyRule.JSON, optional_args=1, tail=True)
 CONSUMER_DURABLE_CREATE: Final = ApiEndpoint(
-    "CONSUMER.DURABLE.CREATE", "stream consumer", "ConsumerCreateRequest", "ConsumerCreateAnswer", BodyRule.JSON
+    "CONSUMER.DURABLE.CREATE", "stream consumer", BodyRule.JSON, model="ConsumerCreate"
 )
 CONSUMER_NAMES: Final = ApiEndpoint(
-    "CONSUMER.NAMES", "stream", "ConsumersRequest", "ConsumerNamesAnswer", error_body={**_PAGE, "consumers": []}
+    "CONSUMER.NAMES", "stream", request="ConsumersRequest", error_body={**_PAGE, "consumers": []}
 )
 CONSUMER_LIST: Final = ApiEndpoint(
-    "CONSUMER.LIST", "stream", "ConsumersRequest", "ConsumerListAnswer", error_body={**_PAGE, "consumers": []}
+    "CONSUMER.LIST", "stream", request="ConsumersRequest", error_body={**_PAGE, "consumers": []}
 )
-CONSUMER_INFO: Final = ApiEndpoint("CONSUMER.INFO", "stream consumer", "", "ConsumerInfoAnswer", BodyRule.EMPTY)
-CONSUMER_DELETE: Final = ApiEndpoint("CONSUMER.DELETE", "stream consumer", "", "ConsumerDeleteAnswer", BodyRule.EMPTY)
+CONSUMER_INFO: Final = ApiEndpoint("CONSUMER.INFO", "stream consumer", BodyRule.EMPTY)
+CONSUMER_DELETE: Final = ApiEndpoint("CONSUMER.DELETE", "stream consumer", BodyRule.EMPTY)
 CONSUMER_MSG_NEXT: Final = ApiEndpoint(
-    "CONSUMER.MSG.NEXT", "stream consumer", "PullRequest", "", BodyRule.RAW, advisory=AdvisoryPolicy.NEVER
+    "CONSUMER.MSG.NEXT", "stream consumer", BodyRule.RAW, request="PullRequest", advisory=AdvisoryPolicy.NEVER
 )
-CONSUMER_PAUSE: Final = ApiEndpoint(
-    "CONSUMER.PAUSE", "stream consumer", "ConsumerPauseRequest", "ConsumerPauseAnswer", error_body=_NO_PAUSE
-)
-CONSUMER_UNPIN: Final = ApiEndpoint(
-    "CONSUMER.UNPIN", "stream consumer", "ConsumerUnpinRequest", "ConsumerUnpinAnswer", BodyRule.PLAIN
-)
+CONSUMER_PAUSE: Final = ApiEndpoint("CONSUMER.PAUSE", "stream consumer", error_body=_NO_PAUSE)
+CONSUMER_UNPIN: Final = ApiEndpoint("CONSUMER.UNPIN", "stream consumer", BodyRule.PLAIN)
 CONSUMER_RESET: Final = ApiEndpoint(
-    "CONSUMER.RESET",
-    "stream consumer",
-    "ConsumerResetRequest",
-    "ConsumerResetAnswer",
-    BodyRule.RAW,
-    error_body={"reset_seq": 0},
-    advisory=AdvisoryPolicy.NEVER,
+    "CONSUMER.RESET", "stream consumer", BodyRule.RAW, error_body={"reset_seq": 0}, advisory=AdvisoryPolicy.NEVER
 )
 CONSUMER_LEADER_STEPDOWN: Final = ApiEndpoint(
-    "CONSUMER.LEADER.STEPDOWN", "stream consumer", "LeaderStepdownRequest", "ConsumerLeaderStepdownAnswer", cluster=True
+    "CONSUMER.LEADER.STEPDOWN", "stream consumer", request="LeaderStepdownRequest", cluster=True
 )
 CONSUMER_PEER_REMOVE: Final = ApiEndpoint(
-    "CONSUMER.PEER.REMOVE", "stream consumer", "", "ConsumerRemovePeerAnswer", cluster=True
+    "CONSUMER.PEER.REMOVE", "stream consumer", model="ConsumerRemovePeer", cluster=True
 )
 CONSUMER_PEER_EVACUATE: Final = ApiEndpoint(
-    "CONSUMER.PEER.EVACUATE", "stream consumer", "", "ConsumerEvacuatePeerAnswer", cluster=True
+    "CONSUMER.PEER.EVACUATE", "stream consumer", model="ConsumerEvacuatePeer", cluster=True
 )
 
-ACCOUNT_PURGE: Final = ApiEndpoint("ACCOUNT.PURGE", "account", "", "AccountPurgeAnswer")
-DIRECT_GET: Final = ApiEndpoint(
-    "DIRECT.GET", "stream", "DirectGetRequest", "", BodyRule.RAW, tail=True, advisory=AdvisoryPolicy.NEVER
-)
+ACCOUNT_PURGE: Final = ApiEndpoint("ACCOUNT.PURGE", "account")
+DIRECT_GET: Final = ApiEndpoint("DIRECT.GET", "stream", BodyRule.RAW, tail=True, advisory=AdvisoryPolicy.NEVER)
 
 ENDPOINTS: Final[dict[str, ApiEndpoint]] = {e.name: e for e in list(globals().values()) if isinstance(e, ApiEndpoint)}
 """Every verb by name. META.*, SERVER.* and ACCOUNT.STREAM.* belong to clusters; a standalone node stays silent."""

@@ -28,8 +28,12 @@ class SealError(Exception):
 
 def public_text(kind: Kind, raw: bytes) -> str:
     """Return 32 bytes of a public key as the nkey of a kind."""
-    body = bytes([PREFIXES[kind]]) + raw
-    return base64.b32encode(body + binascii.crc_hqx(body, 0).to_bytes(2, "little")).decode()
+    return checked_text(bytes([PREFIXES[kind]]) + raw)
+
+
+def checked_text(raw: bytes) -> str:
+    """Return bytes and their checksum in base 32 without padding, as nkeys and seeds are written."""
+    return base64.b32encode(raw + binascii.crc_hqx(raw, 0).to_bytes(2, "little")).rstrip(b"=").decode()
 
 
 class SigningPair:

@@ -311,7 +311,7 @@ def _meeting(children: dict[bytes, IndexNode[T]], token: bytes) -> list[IndexNod
     return [child for name in (token, ANY) if (child := children.get(name)) is not None]
 
 
-def finish(steps: Steps[T]) -> T:
+def finish(steps: Generator[Any, None, T]) -> T:
     """Run all steps and return the result (`store.steps` has the same for the store)."""
     while True:
         try:

@@ -312,7 +312,7 @@ async def test_consumers_have_no_more_copies_than_their_stream(tmp_path: Path, v
     state = StreamState(first_seq=2, last_seq=1)
     three = ArchivedConsumer("C", ConsumerConfig(durable_name="C", num_replicas=3), Progress())
     head = ArchivedStream(config=StreamConfig(name="S", num_replicas=3), created_ns=1, state=state)
-    path = _written(tmp_path / "b", [writer.begin(head, [three]), *writer.end(1, 1)], state, num_replicas=3)
+    path = _written(tmp_path / "b", [*writer.beginning(head, [three]), *writer.end(1, 1)], state, num_replicas=3)
     config = {"name": "S", "storage": "file"}
     with open_backup(path) as backup:
         async with fitted(backup, {**config, "num_replicas": 3}, version) as done:
@@ -371,7 +371,7 @@ def test_published_messages_are_captured_under_numbers_of_their_own(tmp_path: Pa
 def test_messages_of_version_1_that_are_gone_are_not_counted(tmp_path: Path) -> None:
     tombstone = 1 << 62
     writer, head = WriterV1(), ArchivedStream(config=StreamConfig(name="S"), created_ns=1)
-    pieces = [writer.begin(head, ())]
+    pieces = [*writer.beginning(head, ())]
     pieces += writer.messages([ArchivedMessage(seq, seq, b"s.a", b"", b"x") for seq in (1, 2, 3, 4)])
     pieces += writer.messages([ArchivedMessage(3 | tombstone, 9, b"", b"", b"")])
     pieces += writer.end(4, 4)

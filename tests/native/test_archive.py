@@ -193,7 +193,8 @@ def test_messages_of_an_archive_are_counted(chosen: list[Any], erased: bool, fir
         writer.add_erased(9, 1)
     writer.add(chosen[1:])
     block = b"".join(writer._parts)
-    records = archive_v2.WriterV2().begin(ArchivedStream(state=StreamState()), ())[len(archive_v2.MAGIC) :]
+    records = b"".join(archive_v2.WriterV2().beginning(ArchivedStream(state=StreamState()), ()))
+    records = records[len(archive_v2.MAGIC) :]
     records += b"".join(archive_v2.WriterV2().messages(chosen)) + bytes(5)
 
     def fed(data: bytes, feed: ArchiveFeed, items: Iterator[Any]) -> Iterator[Any]:

@@ -8,13 +8,16 @@ item, or None when they need more bytes, so that an archive of any size passes t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, NamedTuple, Protocol, TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
+from natsctl.api.codec import InvalidJSONError, decode
 from natsctl.api.consumer import ConsumerConfig
 from natsctl.api.stream import StreamConfig, StreamState
+
+T = TypeVar("T")
 
 MAX_RECORD_BYTES: Final = 72 << 20
 """Longest piece that is read as one: a message of the largest payload (64 MiB), with room for its header."""
@@ -113,20 +116,12 @@ PAUSE: Final[Item] = ()
 """No messages: the work is not finished, and other tasks may run first."""
 
 
-class ArchiveWriter(Protocol):
-    """A writer of streams in one format, before compression."""
-
-    def begin(self, stream: ArchivedStream, consumers: Sequence[ArchivedConsumer]) -> bytes:
-        """Return the bytes before the messages."""
-
-    def beginning(self, stream: ArchivedStream, consumers: Sequence[ArchivedConsumer]) -> Iterator[bytes]:
-        """Yield the bytes of `begin`, b"" between pieces of long work."""
-
-    def messages(self, messages: Sequence[MessageFields]) -> Iterator[bytes]:
-        """Yield the bytes of these messages, b"" between pieces of long work; their sequences ascend."""
-
-    def end(self, last_seq: int, last_ts_ns: int) -> Iterator[bytes]:
-        """Yield the bytes after the messages; `last_seq` is the stream's last, whether or not it is there."""
+def read_json(raw: bytes, wanted: type[T], what: str) -> T:
+    """Return the value of a JSON text in an archive. Raises ArchiveError."""
+    try:
+        return decode(raw, wanted)
+    except (InvalidJSONError, msgspec.MsgspecError) as fault:
+        raise ArchiveError(f"{what} cannot be read: {fault}") from fault
 
 
 class ArchiveFeed:

@@ -15,9 +15,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Sequence
 from hashlib import sha256
 from struct import Struct
-from typing import Final, NamedTuple, TypeVar, cast
-
-import msgspec
+from typing import Final, NamedTuple, cast
 
 from natsctl.api.archive import consumer_file
 from natsctl.api.archive.archive import (
@@ -31,10 +29,11 @@ from natsctl.api.archive.archive import (
     Gone,
     Item,
     MessageFields,
+    read_json,
 )
 from natsctl.api.archive.highwayhash import HighwayHash64, digests
 from natsctl.api.archive.tar import END, TarFile, entry, in_pieces, read_tar
-from natsctl.api.codec import InvalidJSONError, decode, encode
+from natsctl.api.codec import encode
 from natsctl.api.consumer import ConsumerConfig
 from natsctl.api.stream import StreamConfig
 from natsctl.api.times import ZERO_TIME, format_time, parse_time
@@ -176,7 +175,7 @@ def read_block(
             file.skip(feed, end)
             continue
         size = min(file.left, max(wanted, record))
-        while (data := file.peek(feed, size)) is None:
+        while (data := feed.peek(size)) is None:
             yield None
         native: _Checked | None = None if lib is None else lib.read_v1(data, hasher.key, ArchivedMessage, Gone)
         items, end, record = native or (yield from _checked(data, hasher, file.name))
@@ -268,9 +267,6 @@ def _batches(items: list[ArchivedMessage | Gone]) -> Iterator[Item]:
         yield batch
 
 
-T = TypeVar("T")
-
-
 class _StreamMeta(StreamConfig):
     """`meta.inf` of a stream; keys are written in the order of the fields; nats-server accepts that."""
 
@@ -297,24 +293,18 @@ class WriterV1:
         self._block = BlockWriter("")
         self._last_seq = 0
 
-    def begin(self, stream: ArchivedStream, consumers: Sequence[ArchivedConsumer]) -> bytes:
-        """Return the metadata; consumers follow after the messages."""
+    def beginning(self, stream: ArchivedStream, consumers: Sequence[ArchivedConsumer]) -> Iterator[bytes]:
+        """Yield the metadata; consumers follow after the messages."""
         assert stream.config is not None
         self._name, self._consumers = stream.config.name, consumers
         self._mtime_s = max(stream.created_ns, 0) // 1_000_000_000
         values = {name: getattr(stream.config, name) for name in stream.config.__struct_fields__}
         self._block = BlockWriter(self._name)
-        return self._meta("", self._name, encode(_StreamMeta(**values, Created=format_time(stream.created_ns))))
+        yield self._meta("", self._name, encode(_StreamMeta(**values, Created=format_time(stream.created_ns))))
 
     def _meta(self, folder: str, key: str, body: bytes) -> bytes:
-        return self._file(f"{folder}meta.inf", body) + self._file(f"{folder}meta.sum", _sum(key, body))
-
-    def _file(self, name: str, content: bytes) -> bytes:
-        return entry(name, content, self._mtime_s)
-
-    def beginning(self, stream: ArchivedStream, consumers: Sequence[ArchivedConsumer]) -> Iterator[bytes]:
-        """Yield the bytes of `begin`."""
-        yield self.begin(stream, consumers)
+        files = (("meta.inf", body), ("meta.sum", _sum(key, body)))
+        return b"".join(entry(folder + name, content, self._mtime_s) for name, content in files)
 
     def messages(self, messages: Sequence[MessageFields]) -> Iterator[bytes]:
         """Yield the blocks that these messages complete, b"" between pieces of long work."""
@@ -413,12 +403,12 @@ class _BlockReader:
     def _meta(self, folder: str, checksum: bytes) -> Item | None:
         """Accept metadata once its checksum has arrived."""
         if not folder:
-            meta = _json(self._checked, _StreamMeta, "meta.inf")
+            meta = read_json(self._checked, _StreamMeta, "meta.inf")
             _check_sum(meta.name, self._checked, checksum, "meta.inf")
             self._name = meta.name
             self._config = StreamConfig(**{key: getattr(meta, key) for key in StreamConfig.__struct_fields__})
             return ArchivedStream(self._config, _created(meta.Created))
-        consumer = _json(self._checked, _ConsumerMeta, f"{folder}/meta.inf")
+        consumer = read_json(self._checked, _ConsumerMeta, f"{folder}/meta.inf")
         consumer.Name = consumer.Name or folder.removeprefix("obs/")
         _check_sum(f"{self._name}/{consumer.Name}", self._checked, checksum, folder)
         self._consumer = consumer
@@ -450,10 +440,3 @@ def _created(text: str) -> int:
 def _check_sum(key: str, body: bytes, checksum: bytes, what: str) -> None:
     if _sum(key, body) != checksum.strip().lower():
         raise ArchiveError(f"the checksum of {what} does not match")
-
-
-def _json(raw: bytes, wanted: type[T], what: str) -> T:
-    try:
-        return decode(raw, wanted)
-    except (InvalidJSONError, msgspec.MsgspecError) as fault:
-        raise ArchiveError(f"{what} cannot be read: {fault}") from fault

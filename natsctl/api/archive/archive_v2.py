@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from operator import itemgetter
-from typing import Final, TypeVar, cast
+from typing import Final, cast
 
 import msgspec
 
@@ -25,12 +25,13 @@ from natsctl.api.archive.archive import (
     Item,
     MessageFields,
     Progress,
+    read_json,
     unzigzag,
     uvarint,
     zigzag,
 )
 from natsctl.api.archive.consumer_file import STEP
-from natsctl.api.codec import InvalidJSONError, decode, encode
+from natsctl.api.codec import encode
 from natsctl.api.consumer import ConsumerConfig, SequenceInfo
 from natsctl.api.model import Model
 from natsctl.api.stream import StreamState
@@ -57,7 +58,6 @@ _new: Final = tuple.__new__
 
 Parsed = tuple[list[ArchivedMessage], int, int, bool]
 """The complete records at the beginning of some bytes, their end, the size of the next, and whether all arrived."""
-T = TypeVar("T", bound=Model)
 
 
 class _Pending(Model):
@@ -115,12 +115,8 @@ class WriterV2:
         self._times = _Varints()
         self._seqs = _Varints()
 
-    def begin(self, stream: ArchivedStream, consumers: Sequence[ArchivedConsumer]) -> bytes:
-        """Return magic, state and consumers."""
-        return b"".join(self.beginning(stream, consumers))
-
     def beginning(self, stream: ArchivedStream, consumers: Sequence[ArchivedConsumer]) -> Iterator[bytes]:
-        """Yield the same, b"" between pieces of a consumer with much that is pending."""
+        """Yield magic, state and consumers, b"" between pieces of a consumer with many pending messages."""
         state = msgspec.structs.replace(stream.state or StreamState(), consumer_count=len(consumers))
         yield MAGIC + _record(_STATE, stream.created_ns, 0, b"", encode(state))
         for consumer in consumers:
@@ -210,7 +206,7 @@ def _state(name: bytes, payload: bytes) -> StreamState:
     """Return the plausible state at the beginning of an archive. Raises ArchiveError."""
     if name != _STATE:
         raise ArchiveError("expected state.json first")
-    state = _json(payload, StreamState, "state.json")
+    state = read_json(payload, StreamState, "state.json")
     first_seq, last_seq, messages = state.first_seq, state.last_seq, state.messages
     if state.consumer_count < 0:
         raise ArchiveError("invalid stream state: negative consumer count")
@@ -292,7 +288,7 @@ def _consumer(name: bytes, created_ns: int, payload: bytes) -> ArchivedConsumer:
     if not name.startswith(_CONSUMERS):
         raise ArchiveError("a consumer of the state is missing")
     text = name[len(_CONSUMERS) :].decode("utf-8", "replace")
-    record = _json(payload, _Consumer, text)
+    record = read_json(payload, _Consumer, text)
     state = record.state or _State()
     progress = Progress(
         state.delivered.consumer_seq,
@@ -303,10 +299,3 @@ def _consumer(name: bytes, created_ns: int, payload: bytes) -> ArchivedConsumer:
         state.redelivered or {},
     )
     return ArchivedConsumer(text, record.config, progress, max(created_ns, 0))
-
-
-def _json(raw: bytes, wanted: type[T], what: str) -> T:
-    try:
-        return decode(raw, wanted)
-    except InvalidJSONError as fault:
-        raise ArchiveError(f"{what} cannot be read: {fault}") from fault

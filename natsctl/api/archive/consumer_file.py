@@ -15,19 +15,8 @@ STEP: Final = 1024
 """Pending messages that are written between two pauses: about a millisecond."""
 
 
-def write(progress: Progress) -> bytes:
-    """Return the file; times of delivery keep whole seconds."""
-    steps = writing(progress)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            file: bytes = end.value
-            return file
-
-
 def writing(progress: Progress) -> Generator[None, None, bytes]:
-    """Return the file, pausing after each `STEP` pending messages."""
+    """Return the file, pausing after each `STEP` pending messages; times of delivery keep whole seconds."""
     floor_c, floor_s = progress.floor_cseq, progress.floor_sseq
     parts = [bytes((_MAGIC, _VERSION))]
     numbers = [floor_c, floor_s, progress.delivered_cseq, progress.delivered_sseq, len(progress.pending)]

@@ -12,6 +12,8 @@ from collections.abc import Generator, Iterable, Sequence
 from struct import Struct
 from typing import Final, TypeAlias
 
+from natsctl.api.subject_index import finish
+
 _M64: Final = 0xFFFFFFFFFFFFFFFF
 _M32: Final = 0xFFFFFFFF
 _LANES: Final = Struct("<4Q")
@@ -48,13 +50,7 @@ class HighwayHash64:
 
     def digest(self, data: bytes) -> bytes:
         """Return the 8 bytes of the hash, little-endian as the archives hold them."""
-        steps = self.steps(data)
-        while True:
-            try:
-                next(steps)
-            except StopIteration as end:
-                digest: bytes = end.value
-                return digest
+        return finish(self.steps(data))
 
     def steps(self, data: bytes) -> Generator[None, None, bytes]:
         """Return the same as `digest`, and yield after each `STEP_BYTES` of long data."""

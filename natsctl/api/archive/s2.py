@@ -17,23 +17,12 @@ from natsctl.api.archive.s2_rewrite import S2BlockError, as_snappy, decoded_size
 from natsctl.native import lib
 
 
-def decode_block(block: bytes) -> bytes:
-    """Return the content of one block. Raises S2BlockError."""
-    steps = decode_steps(block)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            content: bytes = end.value
-            return content
-
-
-def decode_steps(block: bytes) -> Generator[None, None, bytes]:
-    """Return the same as `decode_block`, and yield between pieces of long work."""
+def decode_steps(block: bytes) -> Generator[bytes, None, bytes]:
+    """Return the content of one block, and yield b"" between pieces of long work. Raises S2BlockError."""
     parts: list[bytes] = []
     for part in as_snappy(block):
         parts.append(part)
-        yield
+        yield b""
     try:
         return bytes(cramjam.snappy.decompress_raw(b"".join(parts)))
     except cramjam.DecompressionError as fault:
@@ -178,14 +167,7 @@ def _decompressed(block: bytes) -> Generator[bytes, None, bytes]:
         try:
             return bytes(cramjam.snappy.decompress_raw(block))
         except cramjam.DecompressionError:
-            steps = decode_steps(block)
-        while True:
-            try:
-                next(steps)
-            except StopIteration as end:
-                content: bytes = end.value
-                return content
-            yield b""
+            return (yield from decode_steps(block))
     except S2BlockError as fault:
         raise S2FrameError(str(fault)) from fault
 
@@ -200,7 +182,7 @@ def crc32c(data: bytes) -> int:
     total, left = 0, len(data)
     for check in _checks(bytes(cramjam.snappy.compress(data))):
         size = min(left, _CHECKED_BYTES)
-        total = _shifted(total, size) ^ check if total else check
+        total = _product(_factor(size), total) ^ check if total else check
         left -= size
     return total
 
@@ -213,11 +195,6 @@ def _checks(frames: bytes) -> Iterator[int]:
             masked = (int.from_bytes(frames[at + 4 : at + 8], "little") - _MASK_DELTA) & _M32
             yield (masked >> 17 | masked << 15) & _M32
         at += 4 + int.from_bytes(frames[at + 1 : at + 4], "little")
-
-
-def _shifted(crc: int, size: int) -> int:
-    """Return the contribution of the checksum `crc` to the checksum after `size` more bytes."""
-    return _product(_factor(size), crc)
 
 
 @lru_cache(8)

@@ -60,10 +60,6 @@ class TarFile:
             self.left -= size
         return data
 
-    def peek(self, feed: ArchiveFeed, size: int) -> bytes | None:
-        """Return the next `size` bytes of the file without consuming them, or None until they have arrived."""
-        return feed.peek(size)
-
     def skip(self, feed: ArchiveFeed, size: int) -> None:
         """Pass over bytes that were peeked at."""
         feed.skip(size)

@@ -11,16 +11,14 @@ import binascii
 from typing import Final
 
 from natsctl.api.errors import NatsctlError, UsageError
-from natsctl.api.jwt_token import PREFIXES, Kind, raw_key
+from natsctl.api.jwt_token import PREFIXES, Kind, has_signed, raw_key
+from natsctl.api.nkey_pairs import NONCE_BYTES, SEALED_HEAD, CurvePair, SealError, SigningPair, checked_text
 
 KINDS: Final[tuple[Kind, ...]] = tuple(PREFIXES)
 KEY_BYTES: Final = 32
-SEAL_VERSION: Final = b"xkv1"
-"""First bytes of sealed data, before the nonce."""
-
 _SEED: Final = 18 << 3
 _SEED_LENGTH: Final = 58
-_NONCE_BYTES: Final = 24
+_NO_CURVE: Final = "expected the other side's public curve key (it begins with X)"
 _KIND_OF: Final = {prefix: kind for kind, prefix in PREFIXES.items()}
 
 
@@ -48,20 +46,16 @@ class KeyPair:
     def seed(self) -> str:
         """The private key as text; raises UsageError without one."""
         prefix = PREFIXES[self.kind]
-        return _encoded(bytes((_SEED | prefix >> 5, (prefix & 31) << 3)) + self._private("a seed"))
+        return checked_text(bytes((_SEED | prefix >> 5, (prefix & 31) << 3)) + self._private("a seed"))
 
     def sign(self, data: bytes) -> bytes:
         """Return the signature of `data`; raises UsageError for a public key or a curve key."""
-        from nacl.signing import SigningKey
-
         if self.kind == "curve":
             raise UsageError("a curve key encrypts and cannot sign", hint="sign with a key of another kind")
-        return SigningKey(self._private("signing")).sign(data).signature
+        return SigningPair(self.kind, self._private("signing")).sign(data)
 
     def verify(self, data: bytes, signature: bytes) -> None:
         """Check that the key has made `signature` of `data`; raises SignatureError, UsageError for a curve key."""
-        from natsctl.api.jwt_token import has_signed
-
         if self.kind == "curve":
             raise UsageError("a curve key encrypts and cannot verify", hint="verify with a key of another kind")
         if not has_signed(self.public, data, signature):
@@ -71,24 +65,22 @@ class KeyPair:
         """Return `data` encrypted for the holder of the curve key `recipient`; raises UsageError."""
         import secrets
 
-        from nacl.public import Box, PrivateKey, PublicKey
-
-        box = Box(PrivateKey(self._private_curve()), PublicKey(_public_curve(recipient)))
-        nonce = secrets.token_bytes(_NONCE_BYTES)
-        return SEAL_VERSION + nonce + box.encrypt(data, nonce).ciphertext
+        pair = self._curve()
+        _check_curve(recipient)
+        try:
+            return pair.seal(data, recipient.strip(), secrets.token_bytes(NONCE_BYTES))
+        except SealError:
+            raise UsageError(_NO_CURVE) from None
 
     def open(self, sealed: bytes, sender: str) -> bytes:
         """Open data that the owner of the curve key `sender` sealed for this one; raises SignatureError, UsageError."""
-        from nacl.exceptions import CryptoError
-        from nacl.public import Box, PrivateKey, PublicKey
-
-        box = Box(PrivateKey(self._private_curve()), PublicKey(_public_curve(sender)))
-        start = len(SEAL_VERSION) + _NONCE_BYTES
-        if len(sealed) <= start or not sealed.startswith(SEAL_VERSION):
+        pair = self._curve()
+        _check_curve(sender)
+        if len(sealed) <= len(SEALED_HEAD) + NONCE_BYTES or not sealed.startswith(SEALED_HEAD):
             raise SignatureError("this is not sealed data", hint="check --b64 and --no-b64")
         try:
-            return bytes(box.decrypt(sealed[start:], sealed[len(SEAL_VERSION) : start]))
-        except CryptoError:
+            return pair.open(sealed, sender.strip())
+        except SealError:
             raise SignatureError("cannot open the data: it was sealed by, or for, another key") from None
 
     def _private(self, use: str) -> bytes:
@@ -96,10 +88,10 @@ class KeyPair:
             raise UsageError(f"{use} needs the private key of {self.public}", hint="give the file with its seed")
         return self._secret
 
-    def _private_curve(self) -> bytes:
+    def _curve(self) -> CurvePair:
         if self.kind != "curve":
             raise UsageError(f"encryption needs a curve key, and this is a key of kind {self.kind}")
-        return self._private("encryption")
+        return CurvePair(self._private("encryption"))
 
 
 def generate_key(kind: Kind, entropy: bytes = b"") -> KeyPair:
@@ -162,19 +154,9 @@ def _of_seed(text: str) -> KeyPair | None:
 
 
 def _of_secret(kind: Kind, secret: bytes) -> KeyPair:
-    from nacl.public import PrivateKey
-    from nacl.signing import SigningKey
-
-    raw = bytes(PrivateKey(secret).public_key if kind == "curve" else SigningKey(secret).verify_key)
-    return KeyPair(kind, _encoded(bytes((PREFIXES[kind],)) + raw), secret)
+    return KeyPair(kind, (CurvePair(secret) if kind == "curve" else SigningPair(kind, secret)).public, secret)
 
 
-def _public_curve(text: str) -> bytes:
-    raw = raw_key(text.strip())
-    if raw is None or raw[0] != PREFIXES["curve"]:
-        raise UsageError("expected the other side's public curve key (it begins with X)")
-    return raw[1:]
-
-
-def _encoded(raw: bytes) -> str:
-    return base64.b32encode(raw + binascii.crc_hqx(raw, 0).to_bytes(2, "little")).rstrip(b"=").decode()
+def _check_curve(text: str) -> None:
+    if kind_of(text.strip()) != "curve":
+        raise UsageError(_NO_CURVE)

@@ -22,7 +22,7 @@ import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import IO, TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import IO, TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -32,7 +32,6 @@ from natsctl.api.archive.archive import (
     ArchivedMessage,
     ArchivedStream,
     ArchiveError,
-    ArchiveWriter,
     CountedRecords,
     Gone,
     Item,
@@ -49,7 +48,11 @@ from natsctl.api.units import plural
 from natsctl.client.backup.reader import BackupData
 
 if TYPE_CHECKING:
+    from natsctl.client.backup.obfuscation import Obfuscator
     from natsctl.client.backup.reader import OpenBackup
+    from natsctl.client.backup.renaming import BucketRenaming
+
+    Alteration: TypeAlias = "BucketRenaming | Obfuscator"
 
 
 MAX_SUBJECTS = 100_000
@@ -342,19 +345,6 @@ V2_SINCE = (2, 15)
 Keep = Callable[[ArchivedMessage], bool]
 
 
-class Alteration(Protocol):
-    """Changes of the messages and consumers of an archive."""
-
-    def begin(self) -> None:
-        """Begin the reading that is written; an earlier one may have measured it."""
-
-    def messages(self, messages: Sequence[ArchivedMessage]) -> list[ArchivedMessage]:
-        """Return the messages as they are written, under the same sequences."""
-
-    def consumer(self, consumer: ArchivedConsumer) -> ArchivedConsumer:
-        """Return the consumer as it is written."""
-
-
 def is_since(server_version: str, since: tuple[int, int]) -> bool:
     """Return whether a server's version is that or later; an unknown version counts as new."""
     parts = server_version.split("-")[0].split(".")[:2]
@@ -482,9 +472,9 @@ def rewrite(
     if alter is not None:
         alter.begin()
         kept_consumers = [alter.consumer(one) for one in kept_consumers]
-    writer: ArchiveWriter = WriterV1() if version == 1 else WriterV2()
+    writer: WriterV1 | WriterV2 = WriterV1() if version == 1 else WriterV2()
     frames = FrameWriter()
-    out.write(frames.write(writer.begin(head, kept_consumers)))
+    out.write(frames.write(b"".join(writer.beginning(head, kept_consumers))))
     written = 0
     for messages in read_messages(backup, on_read, found.removed):
         if chosen := messages if keep is None else list(filter(keep, messages)):

@@ -320,7 +320,7 @@ class ArchiveSpool:
     def write_to(self, writer: BackupWriter, head: ArchivedStream, consumers: Sequence[ArchivedConsumer] = ()) -> None:
         """Write the whole archive: its beginning, then the messages."""
         frames = FrameWriter()
-        writer.write(frames.write(WriterV2().begin(head, consumers)) + frames.finish())
+        writer.write(frames.write(b"".join(WriterV2().beginning(head, consumers))) + frames.finish())
         self._file.write(self._frames.write(b"".join(self._writer.end(0, 0))) + self._frames.finish())
         writer.copy(self._file)
 

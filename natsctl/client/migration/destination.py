@@ -81,7 +81,7 @@ class CopiedContent:
         frames, end = FrameWriter(), FrameWriter()
         head = ArchivedStream(created_ns=created_ns, state=state)
         with BackupWriter(target, replace=True) as writer:
-            writer.write(frames.write(WriterV2().begin(head, self.consumers)) + frames.finish())
+            writer.write(frames.write(b"".join(WriterV2().beginning(head, self.consumers))) + frames.finish())
             self.spool.write_to(writer, self.kept)
             writer.write(end.write(b"".join(WriterV2().end(state.last_seq, 0))) + end.finish())
             manifest = new_manifest(str(config["name"]), state, "rewritten")

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 from natsctl.api.advisories import SnapshotComplete, SnapshotCreate
 from natsctl.api.answers import StreamSnapshotAnswer
-from natsctl.api.archive.archive import ArchivedConsumer, ArchivedStream, ArchiveError, ArchiveWriter, Progress
+from natsctl.api.archive.archive import ArchivedConsumer, ArchivedStream, ArchiveError, Progress
 from natsctl.api.archive.archive_v1 import WriterV1
 from natsctl.api.archive.archive_v2 import WriterV2
 from natsctl.api.archive.s2 import FrameWriter
@@ -225,7 +225,7 @@ class SnapshotTransfer:
         """Yield the archive in pieces, b"" if a step ended without one."""
         stream = self._stream
         old = self._engine.options.archive_version == 1 and stream.config.storage is StorageType.FILE
-        writer: ArchiveWriter = WriterV1() if old else WriterV2()
+        writer: WriterV1 | WriterV2 = WriterV1() if old else WriterV2()
         yield from writer.beginning(ArchivedStream(stream.config, stream.created_ns, self._state), self._consumers)
         last_seq, last_ts_ns = self._last
         next_seq = max(stream.store.first_seq, 1)

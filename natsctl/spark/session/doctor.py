@@ -68,7 +68,7 @@ def write_backup(folder: Path) -> None:
     state = StreamState(messages=MESSAGES, first_seq=1, last_seq=MESSAGES, num_subjects=1)
     messages = [(seq, seq * 10**9, b"ORDERS.new", b"", b"." * 128) for seq in range(1, MESSAGES + 1)]
     archive, frames = WriterV2(), FrameWriter()
-    begin = archive.begin(ArchivedStream(StreamConfig(name=_NAME), 1, state), ())
+    begin = b"".join(archive.beginning(ArchivedStream(StreamConfig(name=_NAME), 1, state), ()))
     parts = [begin, *archive.messages(messages), *archive.end(MESSAGES, MESSAGES * 10**9)]
     (folder / "stream.tar.s2").write_bytes(b"".join([*map(frames.write, parts), frames.finish()]))
     description = {"config": {"name": _NAME}, "state": {"messages": MESSAGES, "first_seq": 1, "last_seq": MESSAGES}}

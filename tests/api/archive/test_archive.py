@@ -16,7 +16,6 @@ from natsctl.api.archive.archive import (
     ArchivedStream,
     ArchiveError,
     ArchiveFeed,
-    ArchiveWriter,
     Gone,
     Item,
     Progress,
@@ -30,11 +29,12 @@ from natsctl.api.archive.archive_v2 import MAGIC, WriterV2
 from natsctl.api.archive.s2 import FrameWriter
 from natsctl.api.consumer import AckPolicy, ConsumerConfig
 from natsctl.api.stream import StreamConfig, StreamState
+from natsctl.api.subject_index import finish
 from tests.support import tiers
 
 DATA = Path(__file__).parents[2] / "jetstream" / "data"
 SECOND = 1_000_000_000
-WRITERS: list[Callable[[], ArchiveWriter]] = [WriterV1, WriterV2]
+WRITERS: list[Callable[[], WriterV1 | WriterV2]] = [WriterV1, WriterV2]
 HEADER = b"NATS/1.0\r\nA: b\r\n\r\n"
 CONSUMER = ArchivedConsumer(
     "C",
@@ -50,7 +50,7 @@ MESSAGES = [
 
 
 def written(
-    writer: ArchiveWriter,
+    writer: WriterV1 | WriterV2,
     messages: list[ArchivedMessage],
     consumers: Iterable[ArchivedConsumer] = (),
     last: tuple[int, int] | None = None,
@@ -61,7 +61,8 @@ def written(
     state = StreamState(messages=len(messages), first_seq=first_seq, last_seq=end[0])
     head = ArchivedStream(StreamConfig(name="S", subjects=["a.>"]), 7 * SECOND, state)
     frames = FrameWriter()
-    parts = [writer.begin(head, consumers), *(p for m in messages for p in writer.messages([m])), *writer.end(*end)]
+    pieces = (piece for message in messages for piece in writer.messages([message]))
+    parts = [*writer.beginning(head, consumers), *pieces, *writer.end(*end)]
     return b"".join(frames.write(part) for part in parts if part)
 
 
@@ -82,7 +83,7 @@ def plain(content: bytes) -> bytes:
 
 @pytest.mark.parametrize("writer", WRITERS)
 @pytest.mark.parametrize("step", [1, 7, 1 << 20])
-def test_everything_comes_back_in_pieces_of_any_size(writer: Callable[[], ArchiveWriter], step: int) -> None:
+def test_everything_comes_back_in_pieces_of_any_size(writer: Callable[[], WriterV1 | WriterV2], step: int) -> None:
     items = read(written(writer(), MESSAGES, [CONSUMER]), step)
     assert [item for item in items if isinstance(item, ArchivedMessage)] == MESSAGES
     (consumer,) = (item for item in items if isinstance(item, ArchivedConsumer))
@@ -107,7 +108,7 @@ def test_version_one_tells_a_last_sequence_that_holds_nothing(messages: list[Arc
 
 def test_version_one_closes_blocks_and_holds_no_more() -> None:
     writer = WriterV1()
-    writer.begin(ArchivedStream(StreamConfig(name="S")), [])
+    b"".join(writer.beginning(ArchivedStream(StreamConfig(name="S")), []))
     big = [ArchivedMessage(seq, seq, b"a", b"", bytes(LARGE_BLOCK_BYTES // 32)) for seq in range(1, 35)]
     sizes = [sum(map(len, writer.messages([message]))) for message in big]
     assert [bool(size) for size in sizes] == [False] * 31 + [True, False, False]
@@ -126,7 +127,7 @@ MESSAGE = st.tuples(
 @tiers.examples(40)
 @given(st.sampled_from(WRITERS), st.lists(MESSAGE, max_size=8), st.lists(st.integers(1, 2**40)), st.integers(1, 600))
 def test_any_messages_come_back(
-    writer: Callable[[], ArchiveWriter],
+    writer: Callable[[], WriterV1 | WriterV2],
     contents: list[tuple[int, bytes, bytes, bytes]],
     gaps: list[int],
     step: int,
@@ -148,7 +149,7 @@ def test_a_consumer_file_reads_back_in_seconds(
     entries = {50 + sseq: (20 + cseq, (base_s + cseq) * SECOND) for sseq, cseq in pending.items()}
     again = {50 + sseq: count for sseq, count in redelivered.items()}
     progress = Progress(5000, 6000, 20, 50, entries, again)
-    assert consumer_file.read(consumer_file.write(progress)) == progress
+    assert consumer_file.read(finish(consumer_file.writing(progress))) == progress
 
 
 @given(st.binary(max_size=60))
@@ -187,7 +188,7 @@ def test_an_archive_of_the_reference_of_version_two_is_read() -> None:
 
 
 @pytest.mark.parametrize("writer", WRITERS)
-def test_an_archive_cut_anywhere_is_refused(writer: Callable[[], ArchiveWriter]) -> None:
+def test_an_archive_cut_anywhere_is_refused(writer: Callable[[], WriterV1 | WriterV2]) -> None:
     whole = written(writer(), MESSAGES, [CONSUMER])
     assert read(whole)
     for cut in range(len(whole)):
@@ -196,11 +197,11 @@ def test_an_archive_cut_anywhere_is_refused(writer: Callable[[], ArchiveWriter])
 
 
 @pytest.mark.parametrize("writer", WRITERS)
-def test_an_archive_whose_content_ends_early_is_refused(writer: Callable[[], ArchiveWriter]) -> None:
+def test_an_archive_whose_content_ends_early_is_refused(writer: Callable[[], WriterV1 | WriterV2]) -> None:
     content = bytearray()
     head = ArchivedStream(StreamConfig(name="S"), 0, StreamState(first_seq=3, last_seq=9))
     made = writer()
-    content += made.begin(head, [CONSUMER]) + b"".join(made.messages(MESSAGES))
+    content += b"".join((*made.beginning(head, [CONSUMER]), *made.messages(MESSAGES)))
     with pytest.raises(ArchiveError):
         read(plain(bytes(content)))
 
@@ -252,7 +253,8 @@ def test_a_damaged_archive_is_refused_with_a_reason(data: bytes, text: str) -> N
 
 def v1(block: bytes) -> bytes:
     writer = WriterV1()
-    return plain(writer.begin(ArchivedStream(StreamConfig(name="S")), []) + tar.entry("msgs/1.blk", block, 0) + tar.END)
+    head = b"".join(writer.beginning(ArchivedStream(StreamConfig(name="S")), []))
+    return plain(head + tar.entry("msgs/1.blk", block, 0) + tar.END)
 
 
 @pytest.mark.parametrize(
@@ -293,7 +295,7 @@ def test_long_names_and_unknown_files_of_a_tar_are_no_trouble() -> None:
     consumer = ArchivedConsumer(name, ConsumerConfig(name=name), Progress())
     assert read(written(WriterV1(), MESSAGES, [consumer]))[-1] == consumer
     writer = WriterV1()
-    head = writer.begin(ArchivedStream(StreamConfig(name="S")), [])
+    head = b"".join(writer.beginning(ArchivedStream(StreamConfig(name="S")), []))
     assert len(read(plain(head + tar.entry("msgs/index.db", bytes(700), 0) + tar.END))) == 1
 
 

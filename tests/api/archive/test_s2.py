@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from natsctl.api.archive import s2_rewrite
-from natsctl.api.archive.s2 import FrameReader, FrameWriter, S2BlockError, S2FrameError, crc32c, decode_block, mask
+from natsctl.api.archive.s2 import FrameReader, FrameWriter, S2BlockError, S2FrameError, crc32c, decode_steps, mask
+from natsctl.api.subject_index import finish
 from tests.api.archive.s2_elements import block_of, elements
 from tests.support import tiers
 
@@ -109,7 +110,7 @@ def test_a_changed_byte_anywhere_in_a_frame_is_noticed() -> None:
 @given(st.binary(max_size=2000))
 def test_blocks_of_plain_snappy_are_decoded_here_as_cramjam_decodes_them(data: bytes) -> None:
     block = bytes(cramjam.snappy.compress_raw(data * 3))
-    assert decode_block(block) == data * 3
+    assert finish(decode_steps(block)) == data * 3
 
 
 @pytest.mark.parametrize(
@@ -129,9 +130,9 @@ def test_blocks_of_plain_snappy_are_decoded_here_as_cramjam_decodes_them(data: b
 def test_repeat_codes_are_understood(block: bytes, content: bytes | None) -> None:
     if content is None:
         with pytest.raises(S2BlockError):
-            decode_block(block)
+            finish(decode_steps(block))
     else:
-        assert decode_block(block) == content
+        assert finish(decode_steps(block)) == content
 
 
 @pytest.mark.parametrize(
@@ -140,13 +141,13 @@ def test_repeat_codes_are_understood(block: bytes, content: bytes | None) -> Non
 )
 def test_a_damaged_block_is_refused(block: bytes) -> None:
     with pytest.raises(S2BlockError):
-        decode_block(block)
+        finish(decode_steps(block))
 
 
 @given(st.binary(max_size=200))
 def test_any_block_is_decoded_or_refused(block: bytes) -> None:
     try:
-        content = decode_block(block)
+        content = finish(decode_steps(block))
     except S2BlockError:
         return
     assert len(content) <= 8 << 20
@@ -157,7 +158,7 @@ def test_any_block_is_decoded_or_refused(block: bytes) -> None:
 def test_any_elements_decode_to_their_content(chosen: list[tuple[str, int, int]]) -> None:
     block, content = block_of(chosen)
 
-    assert decode_block(block) == content
+    assert finish(decode_steps(block)) == content
 
 
 @given(elements, st.integers(1, 5))
@@ -166,7 +167,7 @@ def test_groups_end_anywhere(chosen: list[tuple[str, int, int]], size: int) -> N
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(s2_rewrite, "_GROUP_COPIES", size)
-        assert decode_block(block) == content
+        assert finish(decode_steps(block)) == content
 
 
 @given(elements, st.integers(0, 1 << 20))
@@ -174,11 +175,11 @@ def test_a_block_that_was_cut_is_refused(chosen: list[tuple[str, int, int]], at:
     block, _ = block_of(chosen[:12])
 
     with pytest.raises(S2BlockError):
-        decode_block(block[: at % len(block)])
+        finish(decode_steps(block[: at % len(block)]))
 
 
 def test_repeats_of_more_than_the_whole_block_are_refused_before_they_are_spelled() -> None:
     block = b"\xff\xff\x7f\x00a\x02\x01\x00" + b"\x1d\x00\xff\xff\xff" * 1000
 
     with pytest.raises(S2BlockError, match="too much"):
-        decode_block(block)
+        finish(decode_steps(block))

@@ -122,7 +122,7 @@ def frame(content: bytes) -> bytes:
 
 def v1(*files: bytes) -> bytes:
     writer = WriterV1()
-    return writer.begin(ArchivedStream(StreamConfig(name="S", subjects=["s.>"])), []) + b"".join(files)
+    return b"".join((*writer.beginning(ArchivedStream(StreamConfig(name="S", subjects=["s.>"])), []), *files))
 
 
 def sized(name: str, size: int) -> bytes:

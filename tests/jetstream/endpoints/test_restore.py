@@ -295,7 +295,7 @@ def forged(
     """Return an archive that holds what it is told to, sensible or not."""
     writer, frames = WriterV2(), FrameWriter()
     head = ArchivedStream(state=StreamState(**state))
-    parts = [writer.begin(head, consumers or [])]
+    parts = [*writer.beginning(head, consumers or [])]
     for message in messages or []:
         parts += writer.messages([StoredMessage(*message)])
     return b"".join(frames.write(part) for part in [*parts, *writer.end(0, 0)] if part)

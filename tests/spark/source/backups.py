@@ -26,7 +26,7 @@ def archive(messages: Sequence[MessageFields], version: int, name: str = "S", ba
     frames = FrameWriter()
     last_seq, last_ts_ns = messages[-1][:2] if messages else (0, 0)
     state = StreamState(messages=len(messages), first_seq=messages[0][0] if messages else 0, last_seq=last_seq)
-    data = frames.write(writer.begin(ArchivedStream(StreamConfig(name=name), 1, state), ()))
+    data = frames.write(b"".join(writer.beginning(ArchivedStream(StreamConfig(name=name), 1, state), ())))
     for at in range(0, len(messages), batch):
         data += b"".join(map(frames.write, writer.messages(messages[at : at + batch])))
     return data + b"".join(map(frames.write, writer.end(last_seq, last_ts_ns))) + frames.finish()
