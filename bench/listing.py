@@ -30,10 +30,10 @@ LISTS: Final = (("ls -a",), ("ls -a -n",), ("ls -a -j",), ("report -a", "report"
 """Arguments of natsctl, and of the nats tool where they differ; its `-a` belongs to the group."""
 FLOORS: Final = (
     ("python that does nothing", "pass"),
-    ("imports of every command", "import natsctl.cli.framework.invocation"),
+    ("imports of every command", "import natsctl.cli.framework.command_line"),
     (
         "and of every connection (nats-py)",
-        "import natsctl.cli.framework.invocation, natsctl.client.dial;"
+        "import natsctl.cli.framework.command_line, natsctl.client.dial;"
         "from natsctl.client.nats_py import client_class; client_class()",
     ),
 )

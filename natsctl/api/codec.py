@@ -1,7 +1,7 @@
-"""JSON on the wire as nats-server writes and reads it, and documents that people write.
+"""JSON on the wire as nats-server writes and reads it.
 
-`encode` escapes like Go; `decode(strict=True)` refuses what nats-server's strict API refuses, with its texts; `load`
-takes the parsed content of a file and reports mistakes by path. Both are imported on first use.
+`encode` escapes like Go; `decode(strict=True)`, imported on first use, refuses what nats-server's strict API refuses,
+with its texts.
 """
 
 import re
@@ -197,16 +197,6 @@ def reading_folded(raw: bytes, wanted: Any, *also: str) -> Steps[Any]:
         return (yield from _folding(pairs, _names_of(wanted, also)))
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise InvalidJSONError(str(error)) from error
-
-
-def load(document: Any, wanted: type[M], origin: str) -> M:
-    """Return the model that a document (parsed JSON or YAML) describes. Raises UsageError `ORIGIN: $.path: expected …`.
-
-    Durations, sizes and times may be text ("1y", "10GiB"); for a whole info document its `config` is used.
-    """
-    from natsctl.api.documents import load_document
-
-    return load_document(document, wanted, origin)
 
 
 def recast(value: Model, wanted: type[M]) -> M:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from natsctl.api.documents import Step
+Step = str | int
 
 
 class Location(NamedTuple):

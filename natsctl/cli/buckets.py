@@ -277,11 +277,11 @@ def create_bucket(
     Raises ApiResponseError.
     """
 
-    from natsctl.cli.editing import create_asset
+    from natsctl.cli.assets import create_asset
 
     def create() -> Answer[Any]:
         try:
-            return session.run(lambda manager: manager.stream_create(wanted))
+            return session.ask(lambda manager: manager.stream_create(wanted), changes=True)
         except ApiResponseError as failure:
             if failure.err_code == ErrCode.STREAM_NAME_EXIST:
                 failure.args = (f"bucket {bucket} exists with another configuration",)
@@ -303,7 +303,7 @@ def create_bucket(
 
 def _bucket_if_there(session: Session, kind: BucketKind, bucket: str) -> Answer[Any] | None:
     try:
-        return session.run(lambda manager: bucket_info(manager, kind, bucket))
+        return session.ask(lambda manager: bucket_info(manager, kind, bucket))
     except BucketNotFoundError:
         return None
 
@@ -337,7 +337,7 @@ def edit_bucket(
     """
     from natsctl.api.stream import StreamConfig
     from natsctl.api.update_losses import stream_losses
-    from natsctl.cli.editing import AssetEdit, Edits, check_given
+    from natsctl.cli.assets import AssetEdit, Edits, check_given
     from natsctl.cli.render.change import changes
     from natsctl.client.asset_config import normalised
 

@@ -311,12 +311,12 @@ def edit(
     wanted = complete(embedded(wanted) if embed else wanted)
     found = _differences(before, wanted)
     if session.dry_run:
-        from natsctl.cli.editing import preview_edit
+        from natsctl.cli.assets import preview_edit
 
         preview_edit(session, found, lambda: _save(session, contexts, chosen, wanted, False, select), json=json)
         return
     if found and not json:
-        from natsctl.cli.editing import show_differences
+        from natsctl.cli.assets import show_differences
 
         show_differences(found, f"context {chosen}")
     _save(session, contexts, chosen, wanted, False, select)
@@ -372,7 +372,7 @@ def _unset(words: Sequence[str] | None) -> Document:
 
 def _in_editor(session: Session, before: Document, name: str) -> Document:
     """Return the document after the user's edit; removed keys are unset."""
-    from natsctl.cli.editing import edit_config
+    from natsctl.cli.assets import edit_config
 
     said = {key: value for key, value in before.items() if value not in ("", None, False)}
     return {**dict(EMPTY), **edit_config(session, said, Keys, f"context {name}")}

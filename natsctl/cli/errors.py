@@ -305,7 +305,7 @@ def edit(
 
 def _edited_definition(session: Session, before: dict[str, object]) -> dict[str, object]:
     """Return a definition after the user's edit; one with faults is edited again at a terminal. Raises UsageError."""
-    from natsctl.cli.editing import edit_text
+    from natsctl.cli.assets import edit_text
 
     text = json.dumps(before, indent=2, ensure_ascii=False) + "\n"
     while True:

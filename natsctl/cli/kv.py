@@ -21,9 +21,9 @@ from natsctl.cli.buckets import (
     suggesting_in_bucket,
 )
 from natsctl.cli.framework import output
+from natsctl.cli.framework.command_line import Dash
 from natsctl.cli.framework.consent import check_consent, confirmed
 from natsctl.cli.framework.flags import Force, Json, Raw, wait_seconds
-from natsctl.cli.framework.globals import Dash
 from natsctl.cli.framework.parameters import Argument, Option
 from natsctl.cli.framework.session import Session
 from natsctl.cli.framework.verbs import Verb

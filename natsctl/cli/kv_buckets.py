@@ -27,7 +27,6 @@ from natsctl.cli.buckets import (
     storage_flag,
     suggesting_in_bucket,
 )
-from natsctl.cli.editing import Unset
 from natsctl.cli.framework import output
 from natsctl.cli.framework.consent import check_consent, confirmed
 from natsctl.cli.framework.flags import (
@@ -50,6 +49,7 @@ from natsctl.cli.framework.flags import (
     Json,
     MissingOk,
     Names,
+    Unset,
     apply,
     flagged,
     removed,

@@ -60,7 +60,7 @@ def _failed(failure: Exception, words: Sequence[str]) -> int:
     A failure that is no NatsctlError shows its traceback under --trace.
     """
     from natsctl.api.errors import NatsctlError, UsageError
-    from natsctl.cli.framework.globals import wants_json
+    from natsctl.cli.framework.command_line import wants_json
     from natsctl.cli.framework.output import exit_code_of, laid_out, render_error, stderr_width, write_stderr
 
     if isinstance(failure, UnicodeEncodeError):
@@ -94,16 +94,15 @@ def _dispatch(words: list[str]) -> int:
         return answer(words[1:])
     if words[:2] == ["server", "run"]:
         return _serve(words[2:])
+    if words in (["--version"], ["version"]):
+        return _show_version()
     if words[0] == "help":
         words = [*words[1:], "--help"]
-    from natsctl.cli.framework.globals import leading
+    from natsctl.cli.framework.command_line import leading, run_noun
 
     given, rest = leading(words)
     if "version" in given or rest == ["version"]:
-        from natsctl import __version__
-
-        print(__version__)
-        return 0
+        return _show_version()
     if not rest:
         return _show_root_help()
     noun = BY_WORD.get(rest[0])
@@ -111,9 +110,14 @@ def _dispatch(words: list[str]) -> int:
         return _run_other(rest, given)
     if [noun.name, *rest[1:2]] == ["server", "run"]:
         return _serve(rest[2:])
-    from natsctl.cli.framework.invocation import run_noun
-
     return run_noun(noun, rest[1:], given)
+
+
+def _show_version() -> int:
+    from natsctl import __version__
+
+    print(__version__)
+    return 0
 
 
 def _serve(words: Sequence[str]) -> int:

@@ -36,7 +36,6 @@ from natsctl.cli.buckets import (
     storage_flag,
     suggesting_in_bucket,
 )
-from natsctl.cli.editing import Unset
 from natsctl.cli.framework import output
 from natsctl.cli.framework.consent import check_consent, confirmed
 from natsctl.cli.framework.flags import (
@@ -52,6 +51,7 @@ from natsctl.cli.framework.flags import (
     MissingOk,
     Names,
     Progress,
+    Unset,
     apply,
     flagged,
     wait_seconds,

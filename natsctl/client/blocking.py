@@ -14,8 +14,8 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeVar
 
 from natsctl.wire.client import (
     PING_LINE,
@@ -26,6 +26,8 @@ from natsctl.wire.client import (
     encode_unsub,
 )
 from natsctl.wire.server_frames import BrokenFrameError, FrameBuffer, frames
+
+T = TypeVar("T")
 
 READ_BYTES: Final = 1 << 20
 MAX_MESSAGE_BYTES: Final = 64 << 20
@@ -197,3 +199,14 @@ class BlockingConnection:
         if self._wire is None:
             raise ConnectionError("the connection is closed")
         return self._wire
+
+
+def completed(work: Awaitable[T]) -> T:
+    """Return the result of a coroutine that is never suspended; raises RuntimeError if it is."""
+    steps = work.__await__()
+    try:
+        next(steps)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    raise RuntimeError("only requests on a plain connection can be awaited here")

@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 from natsctl.api.errors import NatsctlError, UnreachableError
-from natsctl.client.blocking import BlockingConnection
+from natsctl.client.blocking import BlockingConnection, completed
 from natsctl.client.message import Message, encode_headers, to_message
 from natsctl.client.received import Received
 from natsctl.client.settings import credentials, credentials_at, tls_context, wants_tls
@@ -29,6 +29,8 @@ from natsctl.wire.server_url import parse_server_url
 if TYPE_CHECKING:
     from socket import socket
 
+    from natsctl.client.connection import Connection
+    from natsctl.client.manager import Manager
     from natsctl.client.message import HeaderLike
     from natsctl.client.servers import Target
 
@@ -211,12 +213,26 @@ def _raise_silence(failure: TimeoutError, target: Target) -> NoReturn:
     raise explained(failure, target.urls[0], target) from failure
 
 
-def completed(work: Awaitable[T]) -> T:
-    """Return the result of a coroutine that is never suspended; raises RuntimeError if it is."""
-    steps = work.__await__()
+def ask_plainly(
+    target: Target,
+    name: str,
+    work: Callable[[Manager], Awaitable[T]],
+    received: Received,
+    *,
+    dry_run: bool,
+    changes: bool = False,
+) -> T:
+    """Return the result of `work(manager)` on a plain connection.
+
+    Raises NeedsMoreError if the target or the work needs more, and as `open_plain`.
+    """
+    from natsctl.client.manager import Manager
+
+    connection = open_plain(target, name, dry_run=dry_run, changes=changes)
+    if connection is None:
+        raise NeedsMoreError
+    connection.received = received
     try:
-        next(steps)
-    except StopIteration as end:
-        result: T = end.value
-        return result
-    raise RuntimeError("only requests on a plain connection can be awaited here")
+        return completed(work(Manager(cast("Connection", connection))))
+    finally:
+        connection.shut()

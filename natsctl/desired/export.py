@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from natsctl.api.consumer import ConsumerConfig
-from natsctl.api.document_text import escaped
+from natsctl.api.documents import escaped
 from natsctl.api.locations import Location
 from natsctl.api.model import Model, Shape, shape_of
 from natsctl.api.stream import StreamConfig

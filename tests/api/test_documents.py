@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
-from natsctl.api.codec import load
 from natsctl.api.consumer import AckPolicy, ConsumerConfig
+from natsctl.api.documents import load_document as load
 from natsctl.api.errors import UsageError
 from natsctl.api.stream import RetentionPolicy, StorageType, StreamConfig, StreamConsumerLimits
 

@@ -78,7 +78,7 @@ class Published:
 
 
 def _answer_of(noun: Any, words: list[str]) -> str:
-    from natsctl.cli.framework.verbs import find
+    from natsctl.cli.framework.command_line import find
 
     rows, _ = find(noun, words)
     return rows[-1].answer
@@ -111,12 +111,12 @@ def _validator(id: str) -> Any:
 @pytest.fixture(autouse=True)
 def published(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Fail a test in which a command prints, with -j, what its schema does not describe."""
-    from natsctl.cli.framework import invocation, output
+    from natsctl.cli.framework import command_line, output
 
     held = Published()
     for name in ("emit_json", "emit_json_line"):
         monkeypatch.setattr(output, name, held.printing(getattr(output, name)))
-    monkeypatch.setattr(invocation, "run_noun", held.running(invocation.run_noun))
+    monkeypatch.setattr(command_line, "run_noun", held.running(command_line.run_noun))
     yield
     assert held.faults == []
 

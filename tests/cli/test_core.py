@@ -18,11 +18,10 @@ import pytest
 
 from natsctl import __version__
 from natsctl.api.errors import ExitCode, UnreachableError, UsageError
-from natsctl.cli.framework.globals import leading, take_out, wants_json
+from natsctl.cli.framework.command_line import find, leading, take_out, wants_json
 from natsctl.cli.framework.nouns import BY_WORD, NOUNS
 from natsctl.cli.framework.output import error_object, exit_code_of, render_error
 from natsctl.cli.framework.session import GlobalOptions, Session
-from natsctl.cli.framework.verbs import find
 from natsctl.cli.main import run
 from natsctl.testing.process import ServerProcess
 

@@ -10,11 +10,11 @@ from typing import Annotated, Any
 import pytest
 
 from natsctl.api.errors import UsageError
-from natsctl.cli.framework.globals import Dash, take_out
+from natsctl.cli.framework.command_line import NEEDED, Command, Dash, Parameter, command_of, take_out
 from natsctl.cli.framework.irregular_lines import sorted_by_typer
 from natsctl.cli.framework.nouns import every_command
 from natsctl.cli.framework.output import json_text
-from natsctl.cli.framework.parameters import NEEDED, Argument, Command, Option, Parameter, command_of
+from natsctl.cli.framework.parameters import Argument, Option
 
 
 def _sample(

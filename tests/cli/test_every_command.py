@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from natsctl.cli.framework.command_line import command_of
 from natsctl.cli.framework.nouns import every_command
-from natsctl.cli.framework.parameters import command_of
 from tests.cli.conftest import groups_of
 
 Run = Callable[..., Any]

@@ -14,6 +14,7 @@ from natsctl.api.consumer import ConsumerConfig
 from natsctl.api.errors import UsageError
 from natsctl.api.model import Model
 from natsctl.api.stream import StreamConfig
+from natsctl.cli.assets import part_of
 from natsctl.cli.consumer.definition import (
     CONSUMER_ADD,
     CONSUMER_EDIT,
@@ -22,7 +23,6 @@ from natsctl.cli.consumer.definition import (
     read_deliver,
     settle,
 )
-from natsctl.cli.editing import part_of
 from natsctl.cli.framework.flags import Flag, apply
 from natsctl.cli.main import run
 from natsctl.cli.render.change import not_taken, render_not_taken

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from natsctl.cli.framework.globals import leading
+from natsctl.cli.framework.command_line import leading
 from natsctl.testing.process import ServerProcess
 from tests.support.natscli_page import Node, our_tree
 

@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 
 from natsctl.api.errors import NatsctlError, NotAuthorisedError, UnreachableError, UsageError
+from natsctl.client.blocking import completed
 from natsctl.client.connection import ConnectionLostError
 from natsctl.client.dial import connect
 from natsctl.client.manager import Manager
-from natsctl.client.one_shot import NeedsMoreError, completed, open_plain
+from natsctl.client.one_shot import NeedsMoreError, open_plain
 from natsctl.client.servers import Target, resolve
 from natsctl.client.settings import Settings
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from natsctl.cli.framework.command_line import command_of
 from natsctl.cli.framework.globals import GLOBAL_FLAGS, OF_NOUNS
 from natsctl.cli.framework.nouns import BY_WORD
-from natsctl.cli.framework.parameters import command_of
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]

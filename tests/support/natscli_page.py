@@ -15,9 +15,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from natsctl.cli.framework.command_line import Parameter, command_of
 from natsctl.cli.framework.globals import GLOBAL_FLAGS
 from natsctl.cli.framework.nouns import NOUNS
-from natsctl.cli.framework.parameters import Option, Parameter, command_of
+from natsctl.cli.framework.parameters import Option
 from natsctl.cli.framework.verbs import Verb
 
 NATS_SERVER_FLAGS = "server run"

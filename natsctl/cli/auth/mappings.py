@@ -90,7 +90,7 @@ def mapping_add(
     """Add a destination to a subject mapping of an account, or replace the mappings with a file's."""
     store, found = chosen_account(session, operator, account)
     if config is not None:
-        from natsctl.cli.documents import parse_document, read_text
+        from natsctl.cli.assets import parse_document, read_text
 
         wanted = read_mappings(parse_document(config, read_text(config)), config)
         for one, destinations in wanted.items():

@@ -88,7 +88,7 @@ def load_overrides(config: str | None) -> dict[str, Any]:
     if not config:
         return {}
     from natsctl.api.stream import StreamConfig
-    from natsctl.cli.documents import load_config
+    from natsctl.cli.assets import load_config
 
     return load_config(config, StreamConfig)
 

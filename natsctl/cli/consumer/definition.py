@@ -14,18 +14,20 @@ from natsctl.api.subjects import is_valid_subject
 from natsctl.api.times import format_time
 from natsctl.api.units import MILLISECOND, MINUTE, parse_duration
 from natsctl.api.update_losses import consumer_losses
-from natsctl.cli.consumer.listing import existing, live_consumer, show_info
-from natsctl.cli.documents import config_in, copied_metadata, load_document
-from natsctl.cli.editing import (
+from natsctl.cli.assets import (
     NAMES,
     AssetEdit,
     Edits,
+    FlagDialogue,
     check_given,
+    config_in,
+    copied_metadata,
     create_asset,
+    load_object,
     show_outcome,
     without_server_metadata,
 )
-from natsctl.cli.flag_dialogue import FlagDialogue
+from natsctl.cli.consumer.listing import existing, live_consumer, show_info
 from natsctl.cli.framework import output
 from natsctl.cli.framework.flags import (
     COUNT,
@@ -340,7 +342,7 @@ def _patch(path: str | None) -> tuple[str | None, Config]:
     """
     if path is None:
         return None, {}
-    document = dict(load_document(path))
+    document = dict(load_object(path))
     named = document.pop("stream", None) or document.get("stream_name")
     document.pop("stream_name", None)
     patch = config_in(renamed_from_preview(document, path), path, ConsumerConfig)
@@ -410,7 +412,7 @@ def _create(session: Session, stream: str, wanted: Config) -> Answer[Any]:
     """Create the consumer unless it exists with another configuration. Raises ApiResponseError."""
     try:
         with suggesting(session, stream):
-            return session.run(lambda manager: manager.consumer_create(stream, wanted, action="create"))
+            return session.ask(lambda manager: manager.consumer_create(stream, wanted, action="create"), changes=True)
     except ApiResponseError as failure:
         if failure.err_code == ErrCode.CONSUMER_ALREADY_EXISTS:
             failure.hint = failure.hint or (
@@ -450,7 +452,7 @@ def add(
         wanted = _config_from_flags(session, consumer, given, ephemeral, defaults)
     settle(wanted, given)
     if written:
-        from natsctl.cli.documents import write_config
+        from natsctl.cli.assets import write_config
 
         write_config(wanted, ConsumerConfig, output_file)
         return
@@ -459,7 +461,7 @@ def add(
 
 def from_file(path: str, name: str | None, given: Given, ephemeral: bool) -> tuple[str | None, Config]:
     """Return the stream named in the document, if any, and the configuration with the flags applied."""
-    document = dict(load_document(path))
+    document = dict(load_object(path))
     said = [str(document.pop(key)) for key in ("stream_name", "stream") if document.get(key)]
     if len(set(said)) > 1:
         raise UsageError(f"{path}: stream_name and stream name different streams")

@@ -56,7 +56,7 @@ def existing(session: Session, stream: str, name: str) -> Answer[Any] | None:
     """Return the consumer of that name, or None. Raises ApiResponseError, for a stream that does not exist too."""
     try:
         with suggesting(session, stream):
-            return session.run(lambda manager: manager.consumer_info(stream, name))
+            return session.ask(lambda manager: manager.consumer_info(stream, name))
     except ApiResponseError as failure:
         if failure.err_code != ErrCode.CONSUMER_NOT_FOUND:
             raise

@@ -19,10 +19,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from natsctl.api.errors import NatsctlError
-from natsctl.cli.framework.globals import GLOBAL_FLAGS, leading, take_out
+from natsctl.cli.framework.command_line import Command, Parameter, command_of, find, leading, take_out
+from natsctl.cli.framework.globals import GLOBAL_FLAGS
 from natsctl.cli.framework.nouns import BY_WORD, NOUNS
-from natsctl.cli.framework.parameters import Command, Parameter, command_of
-from natsctl.cli.framework.verbs import Verb, find
+from natsctl.cli.framework.verbs import Verb
 from natsctl.client.received import UNUSABLE
 
 DEADLINE_S = 1.0

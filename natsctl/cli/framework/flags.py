@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 from natsctl.api.errors import UsageError
 from natsctl.api.subjects import subject_fault
 from natsctl.api.units import SECOND, parse_duration, parse_length, parse_size
-from natsctl.cli.framework.parameters import WHOLE_MAX, WHOLE_MIN, Argument, Option, Parameter
+from natsctl.cli.framework.command_line import Parameter
+from natsctl.cli.framework.parameters import WHOLE_MAX, WHOLE_MIN, Argument, Option
 
 if TYPE_CHECKING:
     from natsctl.spark.session import SparkOptions
@@ -285,6 +286,10 @@ Output = Annotated[
     str | None, Option("--output", metavar="FILE", help="write the configuration to a file, create nothing")
 ]
 Defaults = Annotated[bool, Option("--defaults", help="use defaults instead of asking")]
+Unset = Annotated[
+    list[str] | None,
+    Option("--unset", metavar="FIELD", help="remove a field, so that the server's default applies"),
+]
 Names = Annotated[bool, Option("--names", "-n", help="names only, one on a line")]
 Details = Annotated[bool, Option("--details", help="with -j, whole objects instead of names")]
 Raw = Annotated[bool, Option("--raw", "-r", help="bodies only, unchanged")]

@@ -4,7 +4,7 @@ Typer does not parse them: root help must not import it, and it accepts the opti
 An option that a command declares itself under the same spelling is the command's.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -138,131 +138,9 @@ GLOBAL_FLAGS = tuple(
 )
 for _declared in GLOBAL_FLAGS:
     setattr(GlobalOptions, _declared.field, None if _declared.metavar else False)
-_MAY_BE_EMPTY = ("password", "connection_name")
+MAY_BE_EMPTY = ("password", "connection_name")
 """Options with a possibly empty value; for others an empty one would silently choose another server or login."""
 _ALL_STREAMS = GlobalFlag("-a, --all", "", "include the streams of KV, object store and MQTT", field="all_streams")
 OF_NOUNS = {"stream": _ALL_STREAMS, "consumer": _ALL_STREAMS}
 """Options of every verb of a noun, as in the nats tool, except of a verb that declares the same spelling itself."""
-_BY_SPELLING = {spelling: flag for flag in GLOBAL_FLAGS for spelling in flag.spellings}
-
-
-def all_spellings() -> list[str]:
-    return list(_BY_SPELLING)
-
-
-def wants_json(words: Sequence[str]) -> bool:
-    """Return whether the arguments request JSON, so that a failure to parse them is shown as JSON too."""
-    for word in words:
-        if word == "--":
-            return False
-        if word in ("-j", "--json"):
-            return True
-    return False
-
-
-def leading(words: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
-    """Return the global options before the command, and the remaining arguments; raises UsageError."""
-    given: dict[str, Any] = {}
-    left = list(words)
-    while left and left[0].startswith("-"):
-        flag = _BY_SPELLING.get(left[0].partition("=")[0])
-        if flag is None:
-            from natsctl.cli.framework.resolve import did_you_mean
-
-            raise _usage_error(f"unknown flag {left[0]}", did_you_mean(left[0], _BY_SPELLING))
-        _take(flag, left, given)
-    return given, left
-
-
-class Dash(str):
-    """A lone `-` argument, which the nats tool reads as an empty text; after `--` it is a plain `-`."""
-
-    __slots__ = ()
-
-
-class Words(NamedTuple):
-    """The arguments of a command line without its global options: all of them, and sorted."""
-
-    all: list[str]
-    flags: list[tuple[str, str | None]]
-    """The flags of the command, each with its value; None for a switch."""
-    arguments: list[str]
-    unusual: bool = False
-    """Whether some are not sorted: flags that the command does not have or that lack a value, several in one word."""
-
-
-def take_out(
-    words: Sequence[str], own: Mapping[str, bool], of_noun: GlobalFlag | None = None
-) -> tuple[dict[str, Any], Words]:
-    """Return the global options among a command's arguments, and the rest; raises UsageError.
-
-    `own` are the command's flags, and whether each takes a value, which is then never read as a flag. Words after
-    `--` are arguments. `of_noun` is treated like a global option. A lone `-` becomes a Dash.
-    """
-    known = {**_BY_SPELLING, **dict.fromkeys(of_noun.spellings if of_noun else (), of_noun)}
-    given: dict[str, Any] = {}
-    kept = Words([], [], [])
-    unusual = False
-    left = list(words)
-    while left:
-        name = left[0].partition("=")[0]
-        if left[0] == "--":
-            kept.all.extend(left)
-            kept.arguments.extend(left[1:])
-            break
-        if name in own:
-            unusual |= _keep(left, own[name], kept)
-        elif flag := known.get(name):
-            _take(flag, left, given)
-        else:
-            word = left.pop(0)
-            word = Dash(word) if word == "-" else word
-            kept.all.append(word)
-            kept.arguments.append(word)
-            unusual |= word.startswith("-") and word != "-"
-    return given, kept._replace(unusual=unusual)
-
-
-def _keep(left: list[str], takes_value: bool, kept: Words) -> bool:
-    """Move one flag of the command, with its value, from `left` to `kept`; return whether that is unusual."""
-    word = left.pop(0)
-    kept.all.append(word)
-    name, equals, value = word.partition("=")
-    if not takes_value:
-        kept.flags.append((name, None))
-        return bool(equals)
-    if equals:
-        kept.flags.append((name, value))
-        return not name.startswith("--")
-    if not left:
-        return True
-    kept.all.append(left[0])
-    kept.flags.append((name, left.pop(0)))
-    return False
-
-
-def _take(flag: GlobalFlag, left: list[str], given: dict[str, Any]) -> None:
-    """Move one option, with its value, from `left` to `given`; raises UsageError."""
-    name, equals, value = left.pop(0).partition("=")
-    if not flag.metavar:
-        if equals:
-            raise _usage_error(f"{name} takes no value")
-        given[flag.field] = True
-        return
-    if not equals:
-        if not left:
-            raise _usage_error(f"{name} needs a value ({flag.metavar})")
-        value = left.pop(0)
-    if not value and flag.field not in _MAY_BE_EMPTY:
-        raise _usage_error(f"{name} is empty", "leave the flag out to mean none; is a variable unset?")
-    try:
-        given[flag.field] = flag.read(value)
-    except ValueError as failure:
-        raise _usage_error(f"{name}: {failure}") from failure
-
-
-def _usage_error(text: str, hint: str = "") -> Exception:
-    """Return a UsageError; imported here, as root help must not import the models that errors use."""
-    from natsctl.api.errors import UsageError
-
-    return UsageError(text, hint=hint)
+BY_SPELLING = {spelling: flag for flag in GLOBAL_FLAGS for spelling in flag.spellings}

@@ -14,7 +14,7 @@ from natsctl.cli.framework.nouns import BY_WORD, HEADINGS
 from natsctl.cli.framework.output import terminal_width
 
 if TYPE_CHECKING:
-    from natsctl.cli.framework.parameters import Command, Parameter
+    from natsctl.cli.framework.command_line import Command, Parameter
     from natsctl.cli.framework.verbs import Verb
 
 _INDENT = "  "

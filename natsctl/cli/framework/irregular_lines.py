@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 
 from natsctl.api.errors import UsageError
-from natsctl.cli.framework.globals import all_spellings
-from natsctl.cli.framework.parameters import Parameter
+from natsctl.cli.framework.command_line import Parameter
+from natsctl.cli.framework.globals import BY_SPELLING
 from natsctl.cli.framework.resolve import did_you_mean
 
 _USE_RICH = "TYPER_USE_RICH"
@@ -86,7 +86,7 @@ def _explained(failure: Any, path: str) -> UsageError:
     unknown = getattr(failure, "option_name", "") if hasattr(failure, "possibilities") else ""
     if unknown and failure.ctx is not None:
         flags = [spelling for parameter in failure.ctx.command.params for spelling in parameter.opts]
-        hint = _only_when_made(path, unknown) or did_you_mean(unknown, [*flags, *all_spellings()])
+        hint = _only_when_made(path, unknown) or did_you_mean(unknown, [*flags, *BY_SPELLING])
         return UsageError(f"unknown flag {unknown}", hint=hint or f"see {path} --help")
     text = failure.format_message().strip().removesuffix(".")
     if match := re.fullmatch(r"Missing (?:argument|option) '?(.*?)'?", text):

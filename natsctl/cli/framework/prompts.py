@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from natsctl.api.errors import UsageError
 from natsctl.cli.framework import output
@@ -34,8 +33,7 @@ _LOOK = {
 """Bold instead of colours, which may be invisible on a light or a dark background."""
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(NamedTuple):
     """One question: its text, its default, and the parser of its answer.
 
     `read` returns the value of the text, or raises ValueError with the reason.

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from natsctl.client.audit.recording import RecordedConnection
     from natsctl.client.connection import Connection
     from natsctl.client.manager import Manager
-    from natsctl.client.one_shot import PlainConnection
     from natsctl.client.servers import Target
 
 
@@ -115,36 +114,23 @@ class Session:
         A plain server is asked without asyncio and nats-py. Other work is left to `run`, which does all of the
         work again, unless it `changes` something that it may have done. Raises as `run`.
         """
-        from natsctl.client.one_shot import NeedsMoreError, completed
+        from natsctl.client.one_shot import NeedsMoreError, ask_plainly
 
+        options = self.options
         answered: dict[tuple[str, bytes], dict[str, Any]] = {}
-        plain = self._plain(changes)
-        if plain is not None:
-            plain.received = self.received
-            from natsctl.client.manager import Manager
-
+        if not (self._manager or self._embedded or self.lasting or options.trace or options.tls_insecure):
             _collect_again()
+            target, dry_run = self.target(), options.dry_run
             try:
-                return completed(work(Manager(cast("Connection", plain))))
+                return ask_plainly(target, self._name, work, self.received, dry_run=dry_run, changes=changes)
             except NeedsMoreError as needed:  # nats-py knows how to do it, or how to say why not
                 answered = needed.answered
-            finally:
-                plain.shut()
 
         def rest(manager: Manager) -> Awaitable[T]:
             manager.requests.answered = answered
             return work(manager)
 
         return self.run(rest)
-
-    def _plain(self, changes: bool) -> PlainConnection | None:
-        """Return a connection only for requests; None if one is already open, or more is needed."""
-        options = self.options
-        if self._manager or self._embedded or self.lasting or options.trace or options.tls_insecure:
-            return None
-        from natsctl.client.one_shot import open_plain
-
-        return open_plain(self.target(), self._name, dry_run=options.dry_run, changes=changes)
 
     @property
     def _name(self) -> str:

@@ -68,35 +68,3 @@ def _loaded(command: Any) -> Any:
         return command or None
     module, _, name = command.rpartition(".")
     return getattr(importlib.import_module(f"natsctl.cli.{module}"), name)
-
-
-def find(noun: Verb, words: Sequence[str]) -> tuple[list[Verb], list[str]]:
-    """Return the rows from a noun to the command of the arguments, and the remaining arguments.
-
-    Flags before a verb are moved after it, as they belong to the command. A word after a flag that is not a verb is the
-    flag's value; any other word that is not a verb ends the search.
-    """
-    rows = [noun]
-    early: list[str] = []
-    rest = list(words)
-    while (at := _verb_at(rows[-1].verbs, rest)) is not None:
-        early += rest[:at]
-        # Two rows may share an alias, as `i` of `info` and `imports`: it is the later one's, as in the nats tool.
-        rows.append([verb for verb in rows[-1].verbs if rest[at] in verb.words][-1])
-        rest = rest[at + 1 :]
-    return rows, [*early, *rest]
-
-
-def _verb_at(verbs: Sequence[Verb], words: Sequence[str]) -> int | None:
-    """Return the position of the verb among the arguments, or None."""
-    after_flag = False
-    for at, word in enumerate(words):
-        if word == "--":
-            return None
-        if any(word in verb.words for verb in verbs):
-            return at
-        is_flag = word.startswith("-") and word != "-"
-        if not is_flag and not after_flag:
-            return None
-        after_flag = is_flag and "=" not in word
-    return None

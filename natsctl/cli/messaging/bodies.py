@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from natsctl.api.errors import UsageError
 from natsctl.cli.framework import output
-from natsctl.cli.framework.globals import Dash
+from natsctl.cli.framework.command_line import Dash
 from natsctl.cli.framework.parameters import Argument, Option
 from natsctl.cli.render.message import ReceivedMessage, render_headers
 from natsctl.cli.render.text import body_text

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from natsctl.api.errors import UsageError
 from natsctl.cli.framework import output
+from natsctl.cli.framework.command_line import Dash
 from natsctl.cli.framework.flags import Header, Json, Raw, wait_seconds
-from natsctl.cli.framework.globals import Dash
 from natsctl.cli.framework.parameters import Argument, Option
 from natsctl.cli.framework.session import Session
 from natsctl.cli.messaging.bodies import (

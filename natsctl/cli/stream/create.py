@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 from natsctl.api.errors import ApiResponseError, ErrCode, NatsctlError, UsageError
-from natsctl.cli.documents import copied_metadata, load_config
-from natsctl.cli.editing import create_asset
+from natsctl.cli.assets import copied_metadata, create_asset, load_config
 from natsctl.cli.framework.flags import (
     COUNT,
     DURATION,
@@ -45,7 +44,7 @@ from natsctl.cli.framework.parameters import Argument
 from natsctl.cli.framework.resolve import suggesting
 from natsctl.cli.framework.session import Session
 from natsctl.cli.stream.info import existing, show_info
-from natsctl.client.asset_config import new_stream
+from natsctl.client.asset_config import CREATED
 
 if TYPE_CHECKING:
     from natsctl.client.manager import Manager
@@ -90,7 +89,7 @@ def create_stream(session: Session, wanted: Config, *, if_not_exists: bool, json
 def _create(session: Session, wanted: Config) -> Answer[Any]:
     """Create the stream. Raises ApiResponseError with a hint."""
     try:
-        return session.run(lambda manager: manager.stream_create(wanted))
+        return session.ask(lambda manager: manager.stream_create(wanted), changes=True)
     except ApiResponseError as failure:
         if failure.err_code == ErrCode.STREAM_NAME_EXIST:
             failure.hint = failure.hint or (
@@ -306,11 +305,12 @@ def add(
     wanted = (
         _config_from_file(stream, config, given) if config else _config_from_flags(session, stream, given, defaults)
     )
-    wanted = new_stream(wanted)
+    for name, value in CREATED.items():
+        wanted.setdefault(name, value)
     if validate or output_file:
         check_config(wanted)
         from natsctl.api.stream import StreamConfig
-        from natsctl.cli.documents import write_config
+        from natsctl.cli.assets import write_config
 
         write_config(wanted, StreamConfig, output_file)
         return

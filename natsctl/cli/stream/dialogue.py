@@ -13,7 +13,7 @@ from typing import Any
 from natsctl.api.subjects import is_valid_name, is_valid_subject
 from natsctl.api.times import parse_time
 from natsctl.api.units import format_duration
-from natsctl.cli.flag_dialogue import FlagDialogue
+from natsctl.cli.assets import FlagDialogue
 from natsctl.cli.framework.flags import WHOLE, Config, Given
 from natsctl.cli.framework.prompts import Question, asset_name, prompt, prompt_confirm
 from natsctl.cli.stream.create import STREAM_FLAGS

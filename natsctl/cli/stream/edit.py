@@ -8,8 +8,15 @@ from typing import TYPE_CHECKING, Any
 from natsctl.api.stream import StreamConfig
 from natsctl.api.units import plural
 from natsctl.api.update_losses import messages_lost, stream_losses
-from natsctl.cli.documents import load_config, own_metadata
-from natsctl.cli.editing import AssetEdit, Edits, check_given, show_outcome, without_server_metadata
+from natsctl.cli.assets import (
+    AssetEdit,
+    Edits,
+    check_given,
+    load_config,
+    own_metadata,
+    show_outcome,
+    without_server_metadata,
+)
 from natsctl.cli.framework import output
 from natsctl.cli.framework.consent import check_consent, confirmed, named
 from natsctl.cli.framework.flags import Config, Force, Given, Json, StreamName, flagged

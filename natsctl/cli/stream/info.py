@@ -41,7 +41,7 @@ def warn_of_bucket(stream: str, *, json: bool = False) -> None:
 
 def existing(session: Session, name: str) -> Answer[Any] | None:
     try:
-        return session.run(lambda manager: manager.stream_info(name))
+        return session.ask(lambda manager: manager.stream_info(name))
     except ApiResponseError as failure:
         if failure.err_code != ErrCode.STREAM_NOT_FOUND:
             raise

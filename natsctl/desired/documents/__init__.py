@@ -1,6 +1,6 @@
 """Documents of desired state: YAML and JSON in several forms, read into one set of assets.
 
-A text becomes containers with line numbers (document_text.py, locations.py), with references to the
+A text becomes containers with line numbers (api/documents.py, api/locations.py), with references to the
 environment replaced; loader.py finds the form of a document; asset_documents.py and bucket_fields.py make wire
 configurations of it, and rules.py checks them as servers do. Every mistake is collected (collector.py) and reported
 with its location.

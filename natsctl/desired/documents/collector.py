@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from natsctl.api.document_text import has_references
-from natsctl.api.documents import REPORTED
+from natsctl.api.documents import REPORTED, has_references
 from natsctl.api.locations import DocumentNode, LocatedDict, LocatedList, Location
 from natsctl.desired.assets import DEFAULT_OWNER, AssetKey, DesiredAsset, DocumentSet, Fault
 

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from natsctl.api.consumer import ConsumerConfig
-from natsctl.api.document_text import expanded, has_references, is_json, read_json, read_yaml
-from natsctl.api.documents import REPORTED, Step, did_you_mean
+from natsctl.api.documents import REPORTED, did_you_mean, expanded, has_references, is_json, read_json, read_yaml
 from natsctl.api.errors import UsageError
 from natsctl.api.locations import (
     MAX_FILES,
@@ -18,6 +17,7 @@ from natsctl.api.locations import (
     LocatedDict,
     LocatedList,
     Location,
+    Step,
     TextError,
     spelled,
 )

@@ -11,9 +11,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from natsctl.api.document_text import read_json
-from natsctl.api.documents import Step
-from natsctl.api.locations import LocatedDict, LocatedList, Location, TextError, spelled
+from natsctl.api.documents import read_json
+from natsctl.api.locations import LocatedDict, LocatedList, Location, Step, TextError, spelled
 from natsctl.desired.assets import Fault
 from natsctl.desired.terraform.hcl import Block, parse
 from natsctl.desired.terraform.provider import Nested, Schema

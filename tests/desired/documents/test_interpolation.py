@@ -7,7 +7,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from natsctl.api.document_text import InterpolationError, escaped, expanded
+from natsctl.api.documents import InterpolationError, escaped, expanded
 from natsctl.desired.documents import load_documents
 
 CASES = yaml.safe_load(Path(__file__).with_name("references.yaml").read_text())

@@ -8,9 +8,9 @@ import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from natsctl.api import document_text
+from natsctl.api import documents
 from natsctl.api import locations as limits
-from natsctl.api.document_text import plain_value, read_json, read_yaml, values_of
+from natsctl.api.documents import plain_value, read_json, read_yaml, values_of
 from natsctl.api.errors import UsageError
 from natsctl.api.locations import DocumentNode
 from natsctl.desired.assets import DocumentError
@@ -157,7 +157,7 @@ def test_whoever_wants_values_only_gets_plain_ones_and_the_first_fault() -> None
 
 @pytest.mark.parametrize("name", ["set.yaml", "set.json"])
 def test_a_text_with_too_many_values_is_cut_off(told, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(document_text, "MAX_VALUES", 100)
+    monkeypatch.setattr(documents, "MAX_VALUES", 100)
     text = json.dumps({f"k{number}": number for number in range(200)}, indent=0)
     ((line, _, reason),) = told(text, name)
     assert reason == "more than 100 values"

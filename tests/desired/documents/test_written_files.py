@@ -10,7 +10,7 @@ import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from natsctl.api.document_text import expanded, read_yaml
+from natsctl.api.documents import expanded, read_yaml
 from natsctl.api.errors import UsageError
 from natsctl.api.model import shape_of
 from natsctl.api.stream import StreamConfig

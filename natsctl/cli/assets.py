@@ -1,12 +1,15 @@
-"""Edits of a configuration: a merge onto the live one, by flags or in the user's editor.
+"""Configured assets: one way from a file, flags and answers to the configuration of a stream, consumer or bucket.
 
-An edit shows what differs, and a dry run shows its request. In the editor a configuration is YAML with durations and
-sizes in readable form; unedited fields keep the value that the server sent, fields unknown to natsctl included.
-Older and smaller servers leave out unknown fields: a warning names the fields that were not taken.
+A configuration is read from a file (JSON or YAML, or the output of `info -j`), completed by flags and questions, and
+sent. An edit is a merge onto the live configuration, by file, flags or in the user's editor; it shows what differs, and
+a dry run shows its request. In the editor a configuration is YAML with durations and sizes in readable form; unedited
+fields keep the value that the server sent, fields unknown to natsctl included. Older and smaller servers leave out
+unknown fields: a warning names the fields that were not taken.
 """
 
 from __future__ import annotations
 
+import json as json_text
 import os
 import shlex
 import shutil
@@ -17,13 +20,17 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
+import msgspec
+
 from natsctl.api.errors import ExitCode, UsageError
+from natsctl.api.model import Model
 from natsctl.api.units import format_duration
 from natsctl.api.versions import SERVER_METADATA
 from natsctl.cli.framework import output
 from natsctl.cli.framework.consent import confirmed_edit, show_preview
-from natsctl.cli.framework.flags import ConfigFile, apply
+from natsctl.cli.framework.flags import Config, ConfigFile, Flag, Given, Unset, apply
 from natsctl.cli.framework.parameters import ExitError, Option
+from natsctl.cli.framework.prompts import Question, prompt, prompt_confirm
 from natsctl.cli.render.change import (
     DURATIONS,
     SIZES,
@@ -37,21 +44,116 @@ from natsctl.cli.render.text import safe
 from natsctl.client.message import DryRunError
 
 if TYPE_CHECKING:
-    from natsctl.api.model import Model
     from natsctl.api.update_losses import Loss
-    from natsctl.cli.framework.flags import Config, Flag, Given
     from natsctl.cli.framework.session import Session
     from natsctl.client.manager import Manager
     from natsctl.client.requests import Answer
 
 
+_SET_KEYS = frozenset(
+    {"apiVersion", "kind", "streams", "consumers", "key_values", "kv", "object_stores", "objects", "owner", "include"}
+)
+"""Keys of desired-state documents; a configuration with a name may have some of them."""
+
+
+def load_config(path: str, model: type[Model]) -> dict[str, Any]:
+    """Return the configuration in the file, as `config_in` gives it. Raises UsageError by file, path and reason."""
+    return config_in(load_object(path), path, model)
+
+
+def load_object(path: str) -> Mapping[str, Any]:
+    """Return the object in the file, unchanged; `-` reads stdin. Raises UsageError, also for a set of documents."""
+    document = parse_document(path, read_text(path))
+    if not isinstance(document, Mapping):
+        raise UsageError(f"{path}: $: expected an object")
+    named = "name" in document or "config" in document
+    if isinstance(document.get("kind"), str) or not (named or _SET_KEYS.isdisjoint(document)):
+        raise _is_a_set(path)
+    return document
+
+
+def _is_a_set(path: str) -> UsageError:
+    return UsageError(
+        f"{path}: expected one configuration, not a set of documents", hint=f"natsctl apply {path} applies all of them"
+    )
+
+
+def config_in(document: Mapping[str, Any], path: str, model: type[Model]) -> dict[str, Any]:
+    """Return the configuration of a document, in wire values, with the keys that it has and no others.
+
+    Durations, sizes and times may be written for people. Raises UsageError by file, path and reason.
+    """
+    from natsctl.api.documents import load_document
+
+    if isinstance(document.get("config"), Mapping):
+        document = document["config"]
+    config = {str(key): value for key, value in document.items() if value is not None}
+    typed = load_document(config, model, path)
+    wire = {key: _wire(typed, key, value) for key, value in config.items()}
+    if isinstance(wire.get("metadata"), dict):
+        wire["metadata"] = own_metadata(wire["metadata"])
+    return wire
+
+
+def own_metadata(metadata: Mapping[str, str]) -> dict[str, str]:
+    """Return the metadata without the keys that the server keeps there."""
+    return {key: value for key, value in metadata.items() if not key.startswith(SERVER_METADATA)}
+
+
+def copied_metadata(metadata: Mapping[str, str]) -> dict[str, str]:
+    """Return the metadata of a copy: without an owner, as no documents created it or may remove it."""
+    from natsctl.client.asset_config import LABELS
+
+    return {key: value for key, value in own_metadata(metadata).items() if key not in LABELS}
+
+
+def write_config(config: Mapping[str, Any], model: type[Model], path: str | None) -> None:
+    """Check a configuration as well as possible without a server, and print it or write it to a file.
+
+    Raises UsageError. Only the user can read the file: a configuration may name prefixes of other accounts.
+    """
+    from natsctl.api.documents import load_document
+    from natsctl.client.atomic_file import PRIVATE, atomic_write
+
+    load_document(dict(config), model, "configuration")
+    if path in (None, "-"):
+        output.emit_json(config)
+        return
+    try:
+        with atomic_write(Path(str(path)), PRIVATE) as file:
+            file.write(json_text.dumps(config, indent=2).encode() + b"\n")
+    except OSError as error:
+        raise UsageError(f"--output {path}: {error.strerror or error}") from error
+    output.note(f"Wrote the configuration to {path}")
+
+
+def _wire(typed: Model, key: str, value: Any) -> Any:
+    return msgspec.to_builtins(getattr(typed, key)) if key in typed.__struct_fields__ else value
+
+
+def read_text(path: str) -> str:
+    """Return the text of a configuration file, `-` for stdin. Raises UsageError."""
+    from natsctl.api.locations import TextError
+    from natsctl.desired.documents import files
+
+    try:
+        return files.read_text(path)
+    except TextError as fault:
+        raise UsageError(f"--config {path}: {fault.reason}") from fault
+
+
+def parse_document(path: str, text: str) -> Any:
+    """Return the content of a text, JSON or YAML; `path` names it. Raises UsageError by path and line."""
+    from natsctl.api.documents import values_of
+
+    documents = values_of(text, path)
+    if len(documents) > 1:
+        raise _is_a_set(path)
+    return documents[0] if documents else None
+
+
 NAMES = frozenset(("name", "durable_name"))
 """Fields that identify the asset, and are never removed."""
-
-Unset = Annotated[
-    list[str] | None,
-    Option("--unset", metavar="FIELD", help="remove a field, so that the server's default applies"),
-]
 
 
 class Edits(NamedTuple):
@@ -165,8 +267,6 @@ def check_given(session: Session, change: object, hint: str) -> None:
 
 def without_server_metadata(config: Config) -> Config:
     """Return the configuration without the metadata that the server adds to each answer."""
-    from natsctl.cli.documents import own_metadata
-
     own = own_metadata(config.get("metadata") or {})
     rest = {key: value for key, value in config.items() if key != "metadata"}
     return {**rest, "metadata": own} if own else rest
@@ -268,11 +368,7 @@ def edit_config(
         except UsageError as failure:
             if not session.interactive:
                 raise
-            from natsctl.cli.framework.output import note
-            from natsctl.cli.framework.prompts import prompt_confirm
-            from natsctl.cli.render.text import safe
-
-            note(safe(str(failure), block=True))
+            output.note(safe(str(failure), block=True))
             if not prompt_confirm("Edit it again", True):
                 raise
 
@@ -357,8 +453,6 @@ def _text(document: Config, model: type[Model], what: str, meanings: Mapping[str
 
 
 def _read(text: str, original: Config, config: Config, model: type[Model]) -> Config:
-    from natsctl.cli.documents import config_in, parse_document
-
     document = parse_document("the edited text", text)
     if not isinstance(document, dict) or not document:
         raise UsageError("the edited text is empty: nothing is changed")
@@ -386,3 +480,55 @@ def warn_unless_taken(asked: Mapping[str, Any], answer: Answer[Any], json: bool,
     found = not_taken(asked, answer.raw.get("config") or {}, emptied=emptied)
     if found:
         output.note(render_not_taken(found))
+
+
+class FlagDialogue:
+    """A dialogue that adds answers to a configuration; a flag that was given is not asked about."""
+
+    def __init__(self, table: Sequence[Flag], config: Config, given: Given) -> None:
+        self._flags = {flag.name: flag for flag in table}
+        self._config = config
+        self._given = given
+
+    def ask(
+        self,
+        name: str,
+        text: str,
+        default: str = "",
+        choices: tuple[tuple[str, str], ...] = (),
+        *,
+        check: Callable[[Any], None] | None = None,
+        required: bool = False,
+    ) -> None:
+        """Ask for the value of a flag; `check` raises ValueError for values that are not accepted."""
+        if name not in self._given:
+            self._flags[name].place(self._config, self.value(name, text, default, choices, check, required))
+
+    def confirm(self, name: str, text: str, default: bool = False, *, inverted: bool = False) -> None:
+        """Ask whether a switch is on, or with `inverted` whether it is off."""
+        if name not in self._given:
+            yes = prompt_confirm(text, default, self.help(name))
+            self._flags[name].place(self._config, yes is not inverted)
+
+    def value(
+        self,
+        name: str,
+        text: str,
+        default: str = "",
+        choices: tuple[tuple[str, str], ...] = (),
+        check: Callable[[Any], None] | None = None,
+        required: bool = False,
+    ) -> Any:
+        """Return the answer to a question about a flag, without using it."""
+
+        def read(answer: str) -> Any:
+            value = self._flags[name].kind.read(answer)
+            if check is not None:
+                check(value)
+            return value
+
+        return prompt(Question(text, self.help(name), default, read, required, choices))
+
+    def help(self, name: str) -> str:
+        text = self._flags[name].help
+        return f"{text[0].upper()}{text[1:]}. Settable using {name}"
