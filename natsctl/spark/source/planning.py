@@ -316,11 +316,18 @@ def count(api: JetStreamApi, stretch: Stretch, filters: Sequence[str]) -> int | 
 
 
 def cut(
-    api: JetStreamApi, stretch: Stretch, filters: Sequence[str], wanted: int, total: int | None
+    api: JetStreamApi,
+    stretch: Stretch,
+    filters: Sequence[str],
+    wanted: int,
+    total: int | None,
+    *,
+    exact: bool = False,
 ) -> tuple[int, int | None]:
-    """Return the last sequence of a beginning that holds `wanted` messages or a few less, and how many it holds.
+    """Return the last sequence of a beginning that holds `wanted` messages, and how many it holds.
 
-    `total` is the count of the whole stretch; None means that sequences are counted instead of messages.
+    Unless it has to be `exact` it may hold a few less, for fewer requests. `total` is the count of the whole stretch;
+    None means that sequences are counted instead of messages.
     """
     if total is None or (stretch.state.whole and not filters):
         last = min(stretch.first + wanted - 1, stretch.last)
@@ -328,26 +335,33 @@ def cut(
     if wanted >= total:
         return stretch.last, total
     try:
-        return _cut_by_count(api, stretch, filters, wanted)
+        return _cut_by_count(api, stretch, filters, wanted, exact=exact)
     except (ApiRefusedError, SourceNotAuthorisedError):
         return min(stretch.first + wanted - 1, stretch.last), None
 
 
-def _cut_by_count(api: JetStreamApi, stretch: Stretch, filters: Sequence[str], wanted: int) -> tuple[int, int | None]:
+def _cut_by_count(
+    api: JetStreamApi, stretch: Stretch, filters: Sequence[str], wanted: int, *, exact: bool
+) -> tuple[int, int | None]:
     """Return the same by requesting the pending count after ever better guesses."""
-    name = stretch.state.name
+    name, enough = stretch.state.name, wanted if exact else wanted * CLOSE_ENOUGH
     pending = api.counted(name, stretch.first, filters)
     low, high = stretch.first, stretch.last
+    held_low, held_high = 0, pending - api.counted(name, stretch.last + 1, filters)
     best: tuple[int, int | None] = (stretch.first, None)
+    halve = False
     while low <= high:
-        middle = (low + high) // 2
-        held = pending - api.counted(name, middle + 1, filters)
+        # Messages are usually spread evenly; every second guess halves the rest in case they are not.
+        share = 0.5 if halve else (wanted - held_low) / max(held_high - held_low, 1)
+        guess = min(low + int((high - low) * min(max(share, 0.0), 1.0)), high)
+        halve = not halve
+        held = pending - api.counted(name, guess + 1, filters)
         if held <= wanted:
-            best, low = (middle, max(held, 0)), middle + 1
-            if held >= wanted * CLOSE_ENOUGH:
+            best, low, held_low = (guess, max(held, 0)), guess + 1, held
+            if held >= enough:
                 break
         else:
-            high = middle - 1
+            high, held_high = guess - 1, held
     return best
 
 

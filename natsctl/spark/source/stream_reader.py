@@ -175,22 +175,34 @@ class Admission:
     def held_back(self, waiting: int, waited_s: float) -> bool:
         return self.least is not None and waiting < self.least and waited_s < self.delay_s
 
-    def shares(self, waiting: Mapping[str, int], sizes: Mapping[str, float]) -> dict[str, int]:
-        """Return the messages that each stream may add, by the number waiting there and their average size."""
-        factor = 1.0
-        if self.most is not None:
-            factor = min(factor, self.most / max(sum(waiting.values()), 1))
+    def shares(self, waiting: Mapping[str, int], sizes: Mapping[str, float], turn: int) -> dict[str, int]:
+        """Return the messages that each stream may add, by the number waiting there and their average size.
+
+        `turn` decides which streams come first if there are more of them than messages allowed.
+        """
+        total = sum(waiting.values())
+        limit = total if self.most is None else min(total, self.most)
         if self.most_bytes is not None:
-            total = sum(number * sizes[name] for name, number in waiting.items())
-            factor = min(factor, self.most_bytes / max(total, 1.0))
-        return {name: _share(number, factor) for name, number in waiting.items()}
+            bytes_waiting = sum(number * sizes[name] for name, number in waiting.items())
+            limit = min(limit, max(math.floor(total * self.most_bytes / max(bytes_waiting, 1.0)), 1))
+        return dict(waiting) if limit >= total else _divided(waiting, limit, turn)
 
 
-def _share(number: int, factor: float) -> int:
-    """Return a part of a stream's messages; at least one, so that a quiet stream is not starved by a busy one."""
-    if factor >= 1:
-        return number
-    return max(math.floor(number * factor), min(number, 1))
+def _divided(waiting: Mapping[str, int], limit: int, turn: int) -> dict[str, int]:
+    """Divide exactly `limit` messages in proportion, and at least one for each stream: a busy one starves no other."""
+    names = [name for name, number in waiting.items() if number]
+    first = turn % len(names)
+    names = [*names[first:], *names[:first]]
+    shares = dict.fromkeys(waiting, 0) | dict.fromkeys(names[:limit], 1)
+    rest = limit - len(names)
+    if rest > 0:
+        others = sum(waiting.values()) - len(names)
+        exact = {name: rest * (waiting[name] - 1) / others for name in names}
+        whole = {name: math.floor(part) for name, part in exact.items()}
+        by_remainder = sorted(names, key=lambda name: whole[name] - exact[name])
+        more = set(by_remainder[: rest - sum(whole.values())])
+        shares |= {name: 1 + whole[name] + (name in more) for name in names}
+    return shares
 
 
 def admission_of(options: Options) -> Admission:
@@ -241,6 +253,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._reached: dict[str, Position] = {}
         self._followed: dict[str, Position] = {}
         self._last_batch_s = time.monotonic()
+        self._turn = 0
 
     def initialOffset(self) -> dict[str, Any]:
         self._stands = self._asking(self._initial)
@@ -290,9 +303,15 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         ):
             return stood
         sizes = {name: average_bytes(step.stretch.state) for name, step in steps.items()}
-        shares = self._admission.shares(waiting, sizes)
+        shares = self._admission.shares(waiting, sizes, self._turn)
+        self._turn += sum(shares.values())
         self._last_batch_s = time.monotonic()
-        ends = {name: self._end(api, step.stretch, shares[name], counts[name]) for name, step in steps.items()}
+        ends = {
+            name: self._end(api, step.stretch, shares[name], counts[name]) if shares[name]
+            # Nothing there fits the filters, or it is not the turn of this stream.
+            else step.stretch.first - 1 if waiting[name] else step.stretch.last
+            for name, step in steps.items()
+        }  # fmt: skip
         return self._cut(api, steps, ends)
 
     def _cut(self, api: JetStreamApi, steps: dict[str, Step], ends: dict[str, int]) -> dict[str, Position]:
@@ -309,9 +328,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     def _end(self, api: JetStreamApi, stretch: Stretch, share: int, known: int | None) -> int:
         """Return the last sequence of a stretch when a batch takes so many of its messages."""
-        if not share:
-            return stretch.last
-        return cut(api, stretch, self._reading.filters, share, known)[0]
+        return cut(api, stretch, self._reading.filters, share, known, exact=True)[0]
 
     def _steps(self, api: JetStreamApi, stood: dict[str, Position]) -> dict[str, Step]:
         """Return the messages that each stream can add; removed ones are left out if allowed."""

@@ -167,7 +167,25 @@ def test_a_limit_is_shared_by_what_waits_and_starves_nobody(api: JetStreamApi) -
     make(api, "BILLS", number=9)
     make(api, "QUIET", number=1)
     query = Query(api, stream="ORDERS,BILLS,QUIET", maxOffsetsPerTrigger="20")
-    assert seqs(query.next(query.begin())) == {"ORDERS": 18, "BILLS": 1, "QUIET": 1}
+    assert seqs(query.next(query.begin())) == {"ORDERS": 17, "BILLS": 2, "QUIET": 1}
+
+
+@pytest.mark.parametrize("options", [{}, {"subject": "*.1,*.2"}])
+def test_batches_hold_exactly_the_limit_until_the_last(api: JetStreamApi, options: dict[str, str]) -> None:
+    for name, number in (("A", 300), ("B", 41), ("C", 3), ("D", 1)):
+        make(api, name, number=number)
+    delete(api, *range(20, 140, 3), name="A")
+    for limit in (2, 7, 100):
+        query = Query(api, stream="A,B,C,D", maxOffsetsPerTrigger=str(limit), **options)
+        start, sizes, rows = query.begin(), list[int](), list[tuple[str, int]]()
+        while (end := query.next(start)) != start:
+            rows += query.rows(start, end)
+            sizes.append(len(rows) - sum(sizes))
+            start = end
+        everything = Query(api, stream="A,B,C,D", **options)
+        assert sorted(rows) == sorted(everything.run(everything.begin())[0])
+        assert [size for size in sizes[:-1] if size] == [limit] * len([size for size in sizes[:-1] if size])
+        assert sizes[-1] <= limit
 
 
 def test_a_limit_in_bytes_goes_by_the_average_message(api: JetStreamApi) -> None:
