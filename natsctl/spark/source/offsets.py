@@ -118,6 +118,8 @@ class StreamBounds:
     """The limits that remove old messages, as texts."""
     thins_out: bool = False
     """Whether messages inside are removed without being deleted by a client."""
+    has_own_ends: bool = False
+    """Whether single messages expire or are replaced, by TTLs, schedules or rollups."""
     num_deleted: int = 0
     deleted: tuple[int, ...] | None = None
     """The sequences of deleted messages, ascending; None if unknown."""
@@ -131,6 +133,18 @@ class StreamBounds:
     def by_design(self) -> bool:
         """Return whether messages are removed although no reader was late."""
         return self.retention != "limits" or self.per_subject > 0
+
+    @property
+    def why_beginning_moves(self) -> str:
+        """Return why messages at the beginning are removed although no reader was late; "" if they should not be.
+
+        If a limit of age, number or size removes messages too, the cause is unknown, and they count as lost.
+        """
+        if self.per_subject > 0:
+            return "as a limit by subject wants it"
+        if self.retention != "limits":
+            return f"as its retention {self.retention!r} wants it"
+        return "by a TTL, a schedule or a rollup" if self.has_own_ends and set(self.limits) <= {_OWN_TTL} else ""
 
 
 def stream_state(answer: dict[str, Any]) -> StreamBounds:
@@ -146,14 +160,16 @@ def stream_state(answer: dict[str, Any]) -> StreamBounds:
         retention=config.get("retention", "limits"),
         per_subject=max(config.get("max_msgs_per_subject", 0), 0),
         limits=_limits(config),
-        thins_out=any(config.get(name) for name in _THINNING),
+        thins_out=any(config.get(name) for name in (*_OWN_ENDS, "mirror")),
+        has_own_ends=any(config.get(name) for name in _OWN_ENDS),
         num_deleted=state.get("num_deleted", 0),
         deleted=tuple(state.get("deleted") or ()) if "deleted" in state or not state.get("num_deleted") else None,
     )
 
 
-_THINNING: Final = ("allow_rollup_hdrs", "allow_msg_ttl", "allow_msg_schedules", "mirror")
-"""Features that let messages replace earlier ones, expire separately, or never be copied."""
+_OWN_TTL: Final = "the messages' own TTL"
+_OWN_ENDS: Final = ("allow_rollup_hdrs", "allow_msg_ttl", "allow_msg_schedules")
+"""Features that let messages replace earlier ones, or expire separately. A mirror may never get a message."""
 
 
 def standing_at(seq: int, now: StreamBounds, since: int | None = None) -> Position:
@@ -169,7 +185,7 @@ def _limits(config: dict[str, Any]) -> tuple[str, ...]:
         found.append(f"max_age {config['max_age'] / 1e9:g}s")
     found += [f"{name} {config[name]}" for name in ("max_msgs", "max_bytes") if config.get(name, -1) > 0]
     if config.get("allow_msg_ttl"):
-        found.append("the messages' own TTL")
+        found.append(_OWN_TTL)
     return tuple(found)
 
 
@@ -239,11 +255,8 @@ def check_begin(first: int, last: int, now: StreamBounds, *, fail: bool) -> int:
     if now.first <= first or first > last:
         return first
     gone = min(now.first - 1, last)
-    if now.by_design:
+    if why := now.why_beginning_moves:
         if fail:
-            why = (
-                "as a limit by subject wants it" if now.per_subject else f"as its retention {now.retention!r} wants it"
-            )
             _note(f"{now.name}: {span(first, gone)} went {why}; reading goes on at {gone + 1}")
     else:
         report_loss(
@@ -287,7 +300,7 @@ def spans(seqs: Sequence[int]) -> str:
 
 def check_read(first: int, last: int, missing: int, now: StreamBounds, *, fail: bool) -> None:
     """Raise DataLossError where messages went between planning and reading since the stream's beginning passed them."""
-    if missing <= 0 or now.first <= first or now.by_design:
+    if missing <= 0 or now.first <= first or now.why_beginning_moves:
         return
     gone = min(now.first - 1, last)
     report_loss(

@@ -48,12 +48,23 @@ def test_nothing_is_lost_where_reading_stands_at_the_first_message() -> None:
     assert check_begin(301, 300, replace(NOW, first=400), fail=True) == 301
 
 
-@pytest.mark.parametrize("by_design", [{"per_subject": 1}, {"retention": "workqueue"}, {"retention": "interest"}])
+@pytest.mark.parametrize(
+    "by_design",
+    [
+        {"per_subject": 1},
+        {"retention": "workqueue"},
+        {"retention": "interest"},
+        {"has_own_ends": True, "limits": ()},
+        {"has_own_ends": True, "limits": ("the messages' own TTL",)},
+    ],
+)
 def test_messages_that_go_by_design_are_no_loss(by_design: dict[str, object], caplog: pytest.LogCaptureFixture) -> None:
     now = replace(NOW, **by_design)  # type: ignore[arg-type]  # fields by name
     assert check_begin(101, 300, now, fail=True) == 151
     check_read(101, 300, 5, now, fail=True)
     assert "101..150 went" in caplog.text
+    with pytest.raises(DataLossError):
+        check_begin(101, 300, replace(NOW, has_own_ends=True), fail=True)  # by max_age or by a TTL: unknown
 
 
 def test_another_stream_of_the_same_name_is_told_with_both_moments() -> None:
@@ -88,7 +99,11 @@ def test_a_streams_state_is_read_from_the_servers_answer() -> None:
     state = {"messages": 150, "bytes": 9000, "first_seq": 151, "last_seq": 300}
     read = stream_state({"config": config, "created": CREATED, "state": state})
     assert read == replace(
-        NOW, limits=("max_age 60s", "max_msgs 150", "the messages' own TTL"), thins_out=True, deleted=()
+        NOW,
+        limits=("max_age 60s", "max_msgs 150", "the messages' own TTL"),
+        thins_out=True,
+        has_own_ends=True,
+        deleted=(),
     )
     assert read.whole
     empty = stream_state({"config": {"name": "E"}, "created": CREATED, "state": {"first_seq": 0, "last_seq": 0}})

@@ -1,0 +1,242 @@
+"""Streams that change while a query reads or writes them: expiry, subjects, fields, schedules, TTLs; limits and lag."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from natsctl.spark import json_table
+from natsctl.spark.query_metrics import QueryMetrics, SourceMetrics
+from tests.spark.source.streams import add, delete, make, messages, until
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+    from natsctl.spark.source.jetstream_api import JetStreamApi
+
+QUERY_TIMEOUT_S = 200
+SECOND_NS = 1_000_000_000
+LOST = "JETSTREAM_DATA_LOSS"
+
+pytestmark = pytest.mark.both
+
+
+class Job:
+    """Streaming queries on one checkpoint; each run reads what is there and ends."""
+
+    def __init__(self, spark: SparkSession, api: JetStreamApi, folder: Path) -> None:
+        self.spark, self.api, self.folder = spark, api, folder
+        self.url = api.link.settings.urls[0]
+        self.rows: list[Any] = []
+
+    def source(self, stream: str = "ORDERS", **options: str) -> DataFrame:
+        reader = self.spark.readStream.format("jetstream").options(servers=self.url, startingOffsets="earliest")
+        return reader.options(**options).load(stream)
+
+    def run(self, frame: DataFrame, between: Callable[[int], object] = lambda number: None) -> StreamingQuery:
+        """Collect all rows; `between` is called in each batch, after its rows were read."""
+
+        def batch(found: DataFrame, number: int) -> None:
+            self.rows += found.collect()
+            between(number)
+
+        writer = frame.writeStream.foreachBatch(batch).option("checkpointLocation", str(self.folder / "checkpoint"))
+        query = writer.trigger(availableNow=True).start()
+        assert query.awaitTermination(QUERY_TIMEOUT_S)
+        return query
+
+    def write(self, frame: DataFrame, stream: str, **options: str) -> StreamingQuery:
+        writer = frame.writeStream.format("jetstream").options(servers=self.url, **options)
+        query = writer.option("checkpointLocation", str(self.folder / "out")).trigger(availableNow=True).start(stream)
+        assert query.awaitTermination(QUERY_TIMEOUT_S)
+        return query
+
+
+@pytest.fixture
+def job(spark: SparkSession, api: JetStreamApi, tmp_path: Path) -> Job:
+    return Job(spark, api, tmp_path)
+
+
+def progress(query: StreamingQuery) -> list[dict[str, Any]]:
+    return [json.loads(each.json) for each in query.recentProgress]
+
+
+def update(api: JetStreamApi, stream: str, **config: Any) -> None:
+    now = api.stream_info(stream)["config"]
+    api.ask(f"STREAM.UPDATE.{stream}", {**now, **config})
+
+
+def publish(api: JetStreamApi, stream: str, subject: str, body: bytes, **headers: str) -> None:
+    last = api.stream_info(stream)["state"]["last_seq"]
+    head = (
+        "NATS/1.0\r\n" + "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items()) + "\r\n"
+    )
+    api.link.send(
+        b"HPUB %s %d %d\r\n%s%s\r\n" % (subject.encode(), len(head), len(head) + len(body), head.encode(), body)
+    )
+    until(lambda: bool(api.stream_info(stream)["state"]["last_seq"] > last))
+
+
+def test_messages_that_expire_during_a_query_are_a_loss_or_are_passed_over(job: Job) -> None:
+    api = job.api
+    make(api, number=30, duplicate_window=SECOND_NS)
+
+    def expire(number: int) -> None:
+        if number == 0:
+            update(api, "ORDERS", max_age=SECOND_NS)
+            until(lambda: api.stream_info("ORDERS")["state"]["messages"] == 0)
+            update(api, "ORDERS", max_age=0)
+            add(api, "ORDERS", 5)
+
+    limited = {"maxOffsetsPerTrigger": "10"}
+    with pytest.raises(Exception, match=LOST) as failure:
+        job.run(job.source(**limited), expire)
+    assert "11..30" in str(failure.value)
+    assert [row.seq for row in job.rows] == list(range(1, 11))
+    job.run(job.source(**limited, failOnDataLoss="false"))
+    assert sorted(row.seq for row in job.rows) == [*range(1, 11), *range(31, 36)]
+
+
+def test_a_query_and_a_write_go_on_when_the_subjects_of_a_stream_change(job: Job) -> None:
+    api = job.api
+    make(api, number=8)
+    make(api, "SINK", number=0)
+    copies = job.source(maxOffsetsPerTrigger="4", subject="ORDERS.>,OTHER.>").selectExpr(
+        "concat(if(seq <= 8, 'SINK.', 'RENAMED.'), seq) AS subject", "value", "concat('ORDERS:', seq) AS msgId"
+    )
+    job.write(copies, "SINK")
+    update(api, "ORDERS", subjects=["OTHER.>"])
+    update(api, "SINK", subjects=["RENAMED.>"])
+    for number in range(6):
+        publish(api, "ORDERS", f"OTHER.{number}", b"new")
+    job.write(copies, "SINK")
+    assert [subject for subject, _, _ in messages(api, "SINK")] == [
+        *(f"SINK.{seq}" for seq in range(1, 9)), *(f"RENAMED.{seq}" for seq in range(9, 15)),
+    ]  # fmt: skip
+    job.run(job.source())
+    assert {row.subject.split(".")[0] for row in job.rows} == {"ORDERS", "OTHER"}
+    assert sorted(row.seq for row in job.rows) == list(range(1, 15))
+
+
+def test_a_schema_may_gain_a_field_and_a_column_between_two_runs_of_a_query(job: Job) -> None:
+    api = job.api
+    make(api, number=0)
+    add(api, "ORDERS", 2, b'{"id": 1, "total": 2.5, "country": "PL"}')
+
+    def table(schema: str, *columns: str) -> DataFrame:
+        options = {"servers": job.url, "startingOffsets": "earliest"}
+        return json_table(job.spark, "ORDERS", schema, streaming=True, columns=columns, **options)
+
+    def run(frame: DataFrame) -> None:
+        writer = frame.writeStream.format("parquet").option("checkpointLocation", str(job.folder / "checkpoint"))
+        assert writer.trigger(availableNow=True).start(str(job.folder / "out")).awaitTermination(QUERY_TIMEOUT_S)
+
+    run(table("id bigint, total double", "seq", "value").select("seq", "value.*"))
+    publish(api, "ORDERS", "ORDERS.1", b'{"id": 3, "country": "DE", "later": true}', Color="red")
+    run(table("id bigint, total double, country string", "seq", "headers", "value").select("seq", "value.*", "headers"))
+    rows = job.spark.read.option("mergeSchema", "true").parquet(str(job.folder / "out")).orderBy("seq").collect()
+    assert [(row.seq, row.id, row.total, row.country) for row in rows] == [
+        (1, 1, 2.5, None), (2, 1, 2.5, None), (3, 3, None, "DE"),
+    ]  # fmt: skip
+    assert [pair.key for pair in rows[2].headers] == ["Color"]
+
+
+def test_each_batch_has_exactly_the_rows_of_the_limit(job: Job) -> None:
+    api = job.api
+    make(api, number=101)
+    make(api, "BILLS", number=7)
+    delete(api, *range(10, 60, 7))
+    query = job.run(job.source("ORDERS,BILLS", maxOffsetsPerTrigger="25", failOnDataLoss="false"))
+    assert [each["numInputRows"] for each in progress(query) if each["numInputRows"]] == [25, 25, 25, 25]
+    assert len({(row.stream, row.seq) for row in job.rows}) == len(job.rows) == 100
+
+
+def test_lag_is_the_number_that_the_server_has(job: Job) -> None:
+    api = job.api
+    make(api, number=100)
+    seen: list[SourceMetrics] = []
+    listener = QueryMetrics(seen.append)
+    pending: list[int] = []
+
+    def behind() -> int:
+        info = api.create_consumer(
+            "ORDERS", "probe", {"deliver_policy": "by_start_sequence", "opt_start_seq": job.rows[-1].seq + 1,
+                                "filter_subjects": ["ORDERS.1"], "ack_policy": "none"},
+        )  # fmt: skip
+        api.delete_consumer("ORDERS", "probe")
+        return int(info["num_pending"])
+
+    def between(number: int) -> None:
+        job.rows.sort(key=lambda row: row.seq)
+        pending.append(behind())
+
+    job.spark.streams.addListener(listener)
+    try:
+        options = {"subject": "ORDERS.1", "maxOffsetsPerTrigger": "10", "commitConsumer": "spark"}
+        query = job.run(job.source(**options), between)
+        until(lambda: len([each for each in seen if each.input_rows]) == 3)
+    finally:
+        job.spark.streams.removeListener(listener)
+    assert pending == [15, 5, 0]
+    metrics = [each for each in seen if each.input_rows]
+    assert [each.streams["ORDERS"] for each in metrics] == pending
+    assert sum(each.input_rows for each in metrics) == 25
+    assert f'natsctl_spark_messages_behind{{query="{query.id}",stream="ORDERS"}} 0' in listener.exposition()
+    info = api.ask("CONSUMER.INFO.ORDERS.spark")
+    assert (info["num_pending"], info["num_ack_pending"]) == (0, 0)
+    add(api, "ORDERS", 8)
+    assert api.ask("CONSUMER.INFO.ORDERS.spark")["num_pending"] == 2, "the durable shows the lag of a stopped query"
+    job.run(job.source(**options))
+    assert api.ask("CONSUMER.INFO.ORDERS.spark")["num_pending"] == 0
+
+
+def test_a_schedule_that_spark_writes_fires_and_a_query_reads_what_it_made(job: Job) -> None:
+    api = job.api
+    make(api, number=0, allow_msg_schedules=True)
+    moment = datetime.now(UTC) + timedelta(seconds=2)
+    schedule = f"@at {moment:%Y-%m-%dT%H:%M:%SZ}"
+    rows = [
+        ("ORDERS.plan", [("Nats-Schedule", schedule.encode()), ("Nats-Schedule-Target", b"ORDERS.due")], b"pay"),
+        ("ORDERS.1", [], b"plain"),
+    ]
+    kinds = "subject string, headers array<struct<key: string, value: binary>>, value binary"
+    frame = job.spark.createDataFrame(rows, kinds).coalesce(1)
+    frame.write.format("jetstream").option("servers", job.url).mode("append").save("ORDERS")
+    job.run(job.source())
+    assert {row.subject for row in job.rows} >= {"ORDERS.1"}
+    until(lambda: "ORDERS.due" in api.stream_info("ORDERS", subjects_filter=">")["state"].get("subjects", {}))
+    job.run(job.source())
+    fired = [row for row in job.rows if row.subject == "ORDERS.due"]
+    assert [bytes(row.value) for row in fired] == [b"pay"]
+    assert len({row.seq for row in job.rows}) == len(job.rows)
+
+
+def test_messages_that_spark_writes_with_a_ttl_expire_and_are_no_loss(job: Job) -> None:
+    api = job.api
+    make(api, number=0, allow_msg_ttl=True)
+    make(api, "PLAIN", number=0)
+    frame = job.spark.range(40).coalesce(1).selectExpr(
+        "'ORDERS.1' AS subject", "string(id) AS value",
+        "if(id % 2 = 0, array(struct('Nats-TTL' AS key, binary('1s') AS value)), array()) AS headers",
+    )  # fmt: skip
+    frame.write.format("jetstream").option("servers", job.url).mode("append").save("ORDERS")
+
+    def expire(number: int) -> None:
+        if number == 0:
+            api.ask("STREAM.MSG.DELETE.ORDERS", {"seq": 2, "no_erase": True})  # the stream begins after an expired one
+            until(lambda: api.stream_info("ORDERS")["state"]["messages"] == 19)
+
+    job.run(job.source(maxOffsetsPerTrigger="10"), expire)
+    later = [int(row.value) for row in job.rows[10:]]
+    assert [int(row.value) for row in job.rows[:10]] == list(range(10))
+    assert later == list(range(11, 40, 2))
+    with pytest.raises(Exception, match=r"(?i)ttl"):
+        frame.selectExpr("'PLAIN.1' AS subject", "value", "headers").write.format("jetstream").option(
+            "servers", job.url
+        ).mode("append").save("PLAIN")
