@@ -32,7 +32,7 @@ def parsed() -> argparse.Namespace:
 def main() -> int:
     options = parsed()
     files, out = options.files, options.out
-    settings = {
+    settings: dict[str, bool | float | int | str | None] = {
         "spark.master": "local-cluster[1,1,512]",
         "spark.executor.memory": "512m",
         "spark.eventLog.enabled": "true",
