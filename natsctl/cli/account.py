@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 
 from natsctl.api.account import AccountInfo, AccountLimits, Tier
-from natsctl.api.errors import ApiResponseError, ErrCode, NatsctlError, UsageError
+from natsctl.api.errors import ApiResponseError, ErrCode, NatsctlError
 from natsctl.api.units import format_size, parse_duration, plural
 from natsctl.cli.framework import output
 from natsctl.cli.framework.flags import Given, Json, flagged
@@ -182,9 +182,7 @@ def info(session: Session, json: Json = False) -> None:
         beside = {key: value for key, value in (("user", user), ("server", server)) if key not in raw}
         output.emit_json({**raw, **beside})
     else:
-        from natsctl.cli.framework.output import show_page
-
-        show_page(render_account(answer.value if answer else None, server, user))
+        output.show_page(render_account(answer.value if answer else None, server, user))
     if failure and not (isinstance(failure, ApiResponseError) and failure.err_code in NOT_ENABLED):
         raise failure
 
@@ -192,32 +190,27 @@ def info(session: Session, json: Json = False) -> None:
 def tls(
     session: Session,
     expire_warn: Annotated[
-        str, Option("--expire-warn", metavar="DURATION", help="warn when less time is left; 0 for never")
-    ] = "1w",
+        int,
+        Option(
+            "--expire-warn", metavar="DURATION", help="warn when less time is left; 0 for never", read=parse_duration
+        ),
+    ] = parse_duration("1w"),
     ocsp: Annotated[bool, Option("--ocsp", help="also show the OCSP fields of the certificates")] = False,
     pem: Annotated[bool, Option("--pem/--no-pem", help="also show the certificates themselves")] = True,
     json: Json = False,
 ) -> None:
     """Show the certificates that the server presented, its own first, and warn if one expires soon."""
-    import msgspec
-
-    try:
-        least_ns = parse_duration(expire_warn)
-    except ValueError as failure:
-        raise UsageError(f"--expire-warn: {failure}") from failure
     found = session.run(chain)
     if json:
         output.emit_json([msgspec.to_builtins(one if pem else msgspec.structs.replace(one, pem="")) for one in found])
     else:
-        from natsctl.cli.framework.output import show_page
-
-        show_page(render_chain(found, ocsp))
+        output.show_page(render_chain(found, ocsp))
         if pem:
             output.emit("\n" + "\n".join(one.pem.rstrip() for one in found))
         if ocsp:
             output.note("stapled OCSP responses are not checked: Python's TLS does not expose them")
     for one in found:
-        if least_ns > 0 and one.expires_in_ns < least_ns:
+        if expire_warn > 0 and one.expires_in_ns < expire_warn:
             left = one.expires_in_ns
             when = f"expires in {duration(left)}" if left > 0 else f"expired {duration(-left)} ago"
             output.note(f"warning: the certificate of {safe(one.subject)} {when}")

@@ -29,7 +29,7 @@ from natsctl.api.versions import SERVER_METADATA
 from natsctl.cli.framework import output
 from natsctl.cli.framework.consent import confirmed_edit, show_preview
 from natsctl.cli.framework.flags import Config, ConfigFile, Flag, Given, Unset, apply
-from natsctl.cli.framework.parameters import ExitError, Option
+from natsctl.cli.framework.parameters import ExitError, Option, as_usage_error
 from natsctl.cli.framework.prompts import Question, prompt, prompt_confirm
 from natsctl.cli.render.change import (
     DURATIONS,
@@ -119,11 +119,8 @@ def write_config(config: Mapping[str, Any], model: type[Model], path: str | None
     if path in (None, "-"):
         output.emit_json(config)
         return
-    try:
-        with atomic_write(Path(str(path)), PRIVATE) as file:
-            file.write(json_text.dumps(config, indent=2).encode() + b"\n")
-    except OSError as error:
-        raise UsageError(f"--output {path}: {error.strerror or error}") from error
+    with as_usage_error(f"--output {path}"), atomic_write(Path(str(path)), PRIVATE) as file:
+        file.write(json_text.dumps(config, indent=2).encode() + b"\n")
     output.note(f"Wrote the configuration to {path}")
 
 

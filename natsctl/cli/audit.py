@@ -15,10 +15,10 @@ import msgspec
 
 from natsctl import __version__
 from natsctl.api.errors import ExitCode, NatsctlError, UsageError
-from natsctl.api.units import format_duration, parse_duration, plural
+from natsctl.api.units import SECOND, format_duration, parse_duration, plural
 from natsctl.cli.framework import output
 from natsctl.cli.framework.flags import Json, Raw
-from natsctl.cli.framework.parameters import Argument, Option
+from natsctl.cli.framework.parameters import Argument, Option, as_usage_error
 from natsctl.cli.framework.session import Session
 from natsctl.cli.framework.verbs import Verb
 from natsctl.cli.render.text import safe, stamp
@@ -65,8 +65,14 @@ class Parts(NamedTuple):
         bool, Option("--server-profiles/--no-server-profiles", help="profiles of every server")
     ] = True
     cpu_profile_duration: Annotated[
-        str, Option("--cpu-profile-duration", metavar="DURATION", help="length of CPU profiles, at most 15s")
-    ] = "5s"
+        int,
+        Option(
+            "--cpu-profile-duration",
+            metavar="DURATION",
+            help="length of CPU profiles, at most 15s",
+            read=parse_duration,
+        ),
+    ] = 5 * SECOND
     account_endpoints: Annotated[
         bool, Option("--account-endpoints/--no-account-endpoints", help="what servers monitor of every account")
     ] = True
@@ -81,18 +87,14 @@ class Parts(NamedTuple):
         """Return the parts. Raises UsageError for a length of CPU profiles that servers refuse."""
         from natsctl.client.audit.gather import MAX_CPU_PROFILE_NS, Selection
 
-        try:
-            duration_ns = parse_duration(self.cpu_profile_duration)
-        except ValueError as failure:
-            raise UsageError(f"--cpu-profile-duration: {failure}") from None
-        if self.server_profiles and not 0 < duration_ns <= MAX_CPU_PROFILE_NS:
+        if self.server_profiles and not 0 < self.cpu_profile_duration <= MAX_CPU_PROFILE_NS:
             limit = format_duration(MAX_CPU_PROFILE_NS)
             raise UsageError(f"--cpu-profile-duration: expected more than 0s and at most {limit}")
         return Selection(
             cluster=self.cluster,
             server_endpoints=self.server_endpoints,
             server_profiles=self.server_profiles,
-            cpu_profile_ns=duration_ns,
+            cpu_profile_ns=self.cpu_profile_duration,
             account_endpoints=self.account_endpoints,
             streams=self.streams,
             consumers=self.consumers,
@@ -240,11 +242,8 @@ def _save(path: Path, report: Analysis, *, dry_run: bool) -> None:
 
     if dry_run:
         raise DryRunError(effect={"file": str(path)})
-    try:
-        with atomic_write(path) as file:
-            file.write(output.json_text(msgspec.to_builtins(report)).encode() + b"\n")
-    except OSError as failure:
-        raise UsageError(f"{path}: {failure.strerror or failure}") from failure
+    with as_usage_error(str(path)), atomic_write(path) as file:
+        file.write(output.json_text(msgspec.to_builtins(report)).encode() + b"\n")
 
 
 def _show(report: Analysis, source: Path, limit: int) -> None:

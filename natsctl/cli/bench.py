@@ -27,7 +27,7 @@ from natsctl.cli.framework.flags import (
     choice,
     flagged,
 )
-from natsctl.cli.framework.parameters import Argument, Option
+from natsctl.cli.framework.parameters import Argument, Option, as_usage_error
 from natsctl.cli.framework.session import Session
 from natsctl.cli.framework.verbs import Verb
 from natsctl.client.bench.load import DEFAULT_BUCKET, DEFAULT_CONSUMER, DEFAULT_STREAM, Load
@@ -200,10 +200,8 @@ async def _measured(manager: Manager, load: Load, *, quiet: bool, json: bool) ->
 def _write(path: str, report: Report) -> None:
     from natsctl.client.bench.report import csv_text
 
-    try:
+    with as_usage_error(f"--csv: {path}"):
         Path(path).write_text(csv_text(report))
-    except OSError as failure:
-        raise UsageError(f"--csv: {path}: {failure.strerror or failure}") from failure
 
 
 def _show(report: Report, json: bool) -> None:

@@ -185,10 +185,9 @@ def list_buckets(session: Session, kind: BucketKind, *, names: bool, json: bool)
     if json:
         output.emit_json([_document(kind, one) for one in infos])
     elif infos:
-        from natsctl.cli.framework.output import show_table
         from natsctl.cli.render.bucket_pages import render_buckets
 
-        show_table(render_buckets(kind, [one.value for one in infos], time.time_ns()))
+        output.show_table(render_buckets(kind, [one.value for one in infos], time.time_ns()))
     else:
         output.emit(f"No {kind.noun}s defined")
     if absent:

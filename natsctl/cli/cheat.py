@@ -8,12 +8,12 @@ from typing import Annotated
 
 import msgspec
 
-from natsctl.api.errors import ExitCode, NatsctlError, UsageError
+from natsctl.api.errors import ExitCode, NatsctlError
 from natsctl.api.model import Model
 from natsctl.api.units import plural
 from natsctl.cli.framework import output
 from natsctl.cli.framework.flags import Json
-from natsctl.cli.framework.parameters import Argument, Option
+from natsctl.cli.framework.parameters import Argument, Option, as_usage_error
 from natsctl.cli.framework.session import Session
 
 
@@ -107,10 +107,8 @@ def _save(found: Sequence[Topic], folder: Path, *, dry_run: bool) -> None:
         from natsctl.client.message import DryRunError, Planned
 
         raise DryRunError(*(Planned(str(path), content.encode()) for path, content in files))
-    try:
+    with as_usage_error(f"--save {folder}"):
         folder.mkdir(parents=True, exist_ok=True)
         for path, content in files:
             path.write_text(content, encoding="utf-8")
-    except OSError as failure:
-        raise UsageError(f"--save {folder}: {failure.strerror or failure}") from failure
     output.note(f"wrote {plural(len(files), 'file')} to {folder}")

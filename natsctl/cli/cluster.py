@@ -15,7 +15,7 @@ import msgspec
 from natsctl.api.errors import ExitCode, NatsctlError, UsageError, install_command
 from natsctl.api.units import parse_size, plural
 from natsctl.cli.framework import output
-from natsctl.cli.framework.flags import Force, Json, wait_seconds
+from natsctl.cli.framework.flags import Force, Json, length_option
 from natsctl.cli.framework.parameters import Option
 from natsctl.cli.framework.session import Session
 from natsctl.cli.framework.verbs import Verb
@@ -72,7 +72,7 @@ Port = Annotated[
     int | None,
     Option("--port", metavar="PORT", help="port of the first server, the others follow [free ports]", min=1, max=65000),
 ]
-ReadyWait = Annotated[str | None, Option("--wait", metavar="DURATION", help="max wait until it is ready [1m]")]
+ReadyWait = Annotated[float | None, length_option("--wait", help="max wait until it is ready [1m]")]
 
 
 def run(
@@ -113,7 +113,7 @@ def run(
         try:
             if not json:
                 output.note(f"starting {plural(nodes, 'server')} with {binary} in {where}")
-            if cluster.await_ready(wait_seconds(wait) or READY_WITHIN_S, lambda: bool(stopped)):
+            if cluster.await_ready(wait or READY_WITHIN_S, lambda: bool(stopped)):
                 _save(documents)
                 _announce(cluster, list(documents), json)
                 _watch(cluster, stopped, json)
@@ -247,12 +247,21 @@ def _report(cluster: LocalCluster, ended: Ended, json: bool) -> None:
     output.note(f"  nats-server -c {cluster.config_path(node)} starts it again")
 
 
+def _size(text: str) -> int:
+    size = parse_size(text)
+    if size <= 0:
+        raise ValueError("expected a size above zero")
+    return size
+
+
 Members = Annotated[str, Option("--nodes", metavar="NAME[=HOST],…", help="the servers, and where others reach them")]
 Out = Annotated[Path, Option("--out", metavar="DIR", help="folder for the files")]
 Tls = Annotated[bool, Option("--tls/--no-tls", help="encrypt connections, with certificates that are made")]
 StoreDir = Annotated[str, Option("--store-dir", metavar="DIR", help="folder of JetStream on the servers")]
-MaxFile = Annotated[str, Option("--max-file", metavar="SIZE", help="storage that JetStream may use on each server")]
-MaxMemory = Annotated[str, Option("--max-memory", metavar="SIZE", help="memory for streams on each server")]
+MaxFile = Annotated[
+    int, Option("--max-file", metavar="SIZE", help="storage that JetStream may use on each server", read=_size)
+]
+MaxMemory = Annotated[int, Option("--max-memory", metavar="SIZE", help="memory for streams on each server", read=_size)]
 Binary = Annotated[str, Option("--binary", metavar="PATH", help="nats-server on the servers, for systemd")]
 
 
@@ -263,8 +272,8 @@ def config(
     name: Name = "nats",
     tls: Tls = True,
     store_dir: StoreDir = "/var/lib/nats",
-    max_file: MaxFile = "10GiB",
-    max_memory: MaxMemory = "1GiB",
+    max_file: MaxFile = 10 << 30,
+    max_memory: MaxMemory = 1 << 30,
     binary: Binary = "/usr/bin/nats-server",
     force: Force = False,
     json: Json = False,
@@ -277,7 +286,6 @@ def config(
     from natsctl.cli.deployment import Deployment, parse_members
 
     _check_name(name)
-    file_bytes, memory_bytes = _size(max_file, "--max-file"), _size(max_memory, "--max-memory")
     for flag, path in (("--store-dir", store_dir), ("--binary", binary)):
         if not path.startswith("/") or not path.isprintable() or any(sign in path for sign in " \"'%$"):
             raise UsageError(f"{flag}: expected an absolute path without blanks, quotes, % and $, not {path!r}")
@@ -288,20 +296,10 @@ def config(
         tls=tls,
         store_dir=store_dir,
         binary=binary,
-        max_file_bytes=file_bytes,
-        max_memory_bytes=memory_bytes,
+        max_file_bytes=max_file,
+        max_memory_bytes=max_memory,
     )
     _write_files(session, plan, out.expanduser().absolute(), force, json)
-
-
-def _size(text: str, flag: str) -> int:
-    try:
-        size = parse_size(text)
-    except ValueError as failure:
-        raise UsageError(f"{flag}: {failure}") from failure
-    if size <= 0:
-        raise UsageError(f"{flag}: expected a size above zero")
-    return size
 
 
 def _write_files(session: Session, plan: Deployment, out: Path, force: bool, json: bool) -> None:

@@ -15,7 +15,7 @@ from natsctl.api.model import Model
 from natsctl.cli.framework import output
 from natsctl.cli.framework.candidates import SHELLS
 from natsctl.cli.framework.flags import Json
-from natsctl.cli.framework.parameters import Argument
+from natsctl.cli.framework.parameters import Argument, as_usage_error
 from natsctl.cli.framework.session import Session
 from natsctl.cli.framework.verbs import Verb
 from natsctl.cli.render.text import safe
@@ -187,20 +187,14 @@ def _with_line(text: str, line: str) -> str:
 
 
 def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return ""
-    except (OSError, UnicodeDecodeError) as failure:
-        raise UsageError(f"{path}: {getattr(failure, 'strerror', None) or failure}") from failure
+    with as_usage_error(str(path)):
+        return path.read_text(encoding="utf-8") if path.exists() else ""
 
 
 def _write(path: Path, text: str) -> None:
-    try:
+    with as_usage_error(str(path)):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
-    except OSError as failure:
-        raise UsageError(f"{path}: {failure.strerror or failure}") from failure
 
 
 VERBS: tuple[Verb, ...] = (

@@ -418,9 +418,7 @@ def ls(
     if json:
         output.emit_json(documents)
     elif documents:
-        from natsctl.cli.framework.output import show_table
-
-        show_table(render_contexts(documents))
+        output.show_table(render_contexts(documents))
     else:
         output.emit("No contexts defined")
     for document in documents:
@@ -468,9 +466,7 @@ def validate(session: Session, name: MaybeName = None, connect: Connect = False,
     if json:
         output.emit_json([_document(one) for one in found])
     elif found:
-        from natsctl.cli.framework.output import show_table
-
-        show_table(render_checks(found))
+        output.show_table(render_checks(found))
         warn_overridden()
     else:
         output.emit("No contexts defined")

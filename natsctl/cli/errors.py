@@ -15,7 +15,7 @@ from natsctl.api.errors import ExitCode, NatsctlError, UsageError, exit_code_of
 from natsctl.api.model import Model, WireEnum
 from natsctl.cli.framework import output
 from natsctl.cli.framework.flags import Json
-from natsctl.cli.framework.parameters import Argument, Option
+from natsctl.cli.framework.parameters import Argument, Option, as_usage_error
 from natsctl.cli.framework.session import Session
 from natsctl.cli.framework.verbs import Verb
 from natsctl.cli.render.page import Page
@@ -161,22 +161,16 @@ class InvalidDefinitionsError(NatsctlError):
 
 def read_definitions(file: str) -> list[dict[str, object]]:
     """Return the objects of an errors.json, keys that are unknown here included. Raises UsageError."""
-    try:
+    with as_usage_error(file):
         found = json.loads(Path(file).read_text(encoding="utf-8"))
-    except OSError as failure:
-        raise UsageError(f"{file}: {failure.strerror or failure}") from failure
-    except ValueError as failure:
-        raise UsageError(f"{file}: {failure}") from failure
     if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
         raise UsageError(f"{file}: expected an array of objects, as in nats-server's server/errors.json")
     return found
 
 
 def definition_of(document: object, where: str) -> Definition:
-    try:
+    with as_usage_error(where):
         return msgspec.convert(document, Definition)
-    except msgspec.ValidationError as failure:
-        raise UsageError(f"{where}: {failure}") from failure
 
 
 def defined_errors(file: str | None) -> list[KnownError]:
@@ -218,9 +212,7 @@ def ls(
     if json:
         output.emit_json(msgspec.to_builtins(found))
     elif found:
-        from natsctl.cli.framework.output import show_table
-
-        show_table(render_errors(found))
+        output.show_table(render_errors(found))
     else:
         output.emit("No error matches")
 
@@ -295,11 +287,8 @@ def edit(
         return
     from natsctl.client.atomic_file import atomic_write
 
-    try:
-        with atomic_write(Path(file)) as out:
-            out.write((json.dumps(kept, indent=2, ensure_ascii=False) + "\n").encode())
-    except OSError as failure:
-        raise UsageError(f"{file}: {failure.strerror or failure}") from failure
+    with as_usage_error(file), atomic_write(Path(file)) as out:
+        out.write((json.dumps(kept, indent=2, ensure_ascii=False) + "\n").encode())
     validate(file)
 
 

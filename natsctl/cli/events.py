@@ -21,7 +21,7 @@ from natsctl.cli.framework.flags import (
     Json,
     apply,
     flagged,
-    wait_seconds,
+    length_option,
 )
 from natsctl.cli.framework.parameters import Option
 from natsctl.cli.framework.resolve import suggesting
@@ -97,9 +97,7 @@ def events(
     session: Session,
     given: Given,
     count: Annotated[int, Option("--count", metavar="N", help="end after N events", min=0)] = 0,
-    wait: Annotated[
-        str | None, Option("--wait", metavar="DURATION", help="end after this time without an event")
-    ] = None,
+    wait: Annotated[float | None, length_option("--wait", help="end after this time without an event")] = None,
     json: Json = False,
 ) -> None:
     """Show advisories and metrics as they happen, until Ctrl-C, --count or --wait.
@@ -114,7 +112,7 @@ def events(
         raise UsageError("--short is text: it goes with neither --json nor --cloudevent")
     wanted = make_filter(asked.get("pattern", ""), asked.get("types", ()), asked.get("consumer", ""))
     show = EventPrinter(json, cloudevent=asked.get("cloudevent", False), short=asked.get("short", False), wanted=wanted)
-    listening = ListenOptions(tuple(asked.get("subjects", ())), "", count, wait_seconds(wait))
+    listening = ListenOptions(tuple(asked.get("subjects", ())), "", count, wait)
     stream = asked.get("stream", "")
     if stream:
         with suggesting(session, stream):

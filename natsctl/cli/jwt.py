@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 from natsctl.api.errors import UsageError
 from natsctl.cli.framework import output
 from natsctl.cli.framework.flags import Json
-from natsctl.cli.framework.parameters import Argument
+from natsctl.cli.framework.parameters import Argument, as_usage_error
 from natsctl.cli.framework.verbs import Verb
 
 AnyClaims = dict[str, Any]
@@ -61,11 +61,8 @@ def token_in(text: str) -> str:
             raise UsageError("this is a private key, not a JWT", hint="natsctl auth nkey show FILE shows a public key")
         shown = word if len(word) <= 200 else word[:200] + "…"
         raise UsageError(f'"{shown}" is neither a file nor a JWT')
-    try:
-        with path.open("rb") as file:
-            content = file.read(MAX_FILE_BYTES).decode(errors="replace")
-    except OSError as failure:
-        raise UsageError(f"{word}: {failure.strerror or failure}") from failure
+    with as_usage_error(word), path.open("rb") as file:
+        content = file.read(MAX_FILE_BYTES).decode(errors="replace")
     found = _DECORATED.search(content)
     token = (found[1] if found else content).strip()
     if not _LOOKS_LIKE_JWT.match(token):

@@ -23,7 +23,7 @@ from natsctl.cli.buckets import (
 from natsctl.cli.framework import output
 from natsctl.cli.framework.command_line import Dash
 from natsctl.cli.framework.consent import check_consent, confirmed
-from natsctl.cli.framework.flags import Force, Json, Raw, wait_seconds
+from natsctl.cli.framework.flags import Force, Json, Raw, length_option
 from natsctl.cli.framework.parameters import Argument, Option
 from natsctl.cli.framework.session import Session
 from natsctl.cli.framework.verbs import Verb
@@ -39,9 +39,16 @@ if TYPE_CHECKING:
     from natsctl.client.requests import Answer
 
 
+def read_ttl(text: str) -> int:
+    ns = parse_duration(text)
+    if ns <= 0:
+        raise ValueError("a key lives 1s at least")
+    return ns
+
+
 Key = Annotated[str, Argument(metavar="KEY", help="the key")]
 Value = Annotated[str | None, Argument(metavar="VALUE", help="the value; without it, stdin is read")]
-Ttl = Annotated[str | None, Option("--ttl", metavar="DURATION", help="remove the key after this time")]
+Ttl = Annotated[int, Option("--ttl", metavar="DURATION", help="remove the key after this time", read=read_ttl)]
 
 
 def put(session: Session, bucket: TheBucket, key: Key, value: Value = None, json: Json = False) -> None:
@@ -51,12 +58,12 @@ def put(session: Session, bucket: TheBucket, key: Key, value: Value = None, json
 
 
 def create(
-    session: Session, bucket: TheBucket, key: Key, value: Value = None, ttl: Ttl = None, json: Json = False
+    session: Session, bucket: TheBucket, key: Key, value: Value = None, ttl: Ttl = 0, json: Json = False
 ) -> None:
     """Set a key that does not exist, or was deleted."""
-    body, ttl_ns = _body(value), ttl_of(ttl)
-    opened = _write(session, bucket, key, json, lambda opened: opened.create(key, body, ttl_ns), value)
-    if ttl_ns and not json and opened.shortest_ttl_ns > ttl_ns:
+    body = _body(value)
+    opened = _write(session, bucket, key, json, lambda opened: opened.create(key, body, ttl), value)
+    if ttl and not json and opened.shortest_ttl_ns > ttl:
         output.note(f"warning: it lives {duration(opened.shortest_ttl_ns)}, as long as the bucket keeps markers")
 
 
@@ -112,19 +119,6 @@ def open_bucket(session: Session, bucket: str) -> OpenBucket:
     from natsctl.client.kv import KeyValueBucket as OpenBucket
 
     return session.run(lambda manager: OpenBucket.open(manager, bucket))
-
-
-def ttl_of(text: str | None) -> int:
-    """Return the nanoseconds of `--ttl`, 0 for none. Raises UsageError."""
-    if text is None:
-        return 0
-    try:
-        ns = parse_duration(text)
-    except ValueError as failure:
-        raise UsageError(f"--ttl: {failure}") from failure
-    if ns <= 0:
-        raise UsageError("--ttl: a key lives 1s at least")
-    return ns
 
 
 def _body(value: str | None) -> bytes:
@@ -226,7 +220,7 @@ def history(
 
 
 Count = Annotated[int, Option("--count", metavar="N", help="end after N entries, 0 for never", min=0)]
-Wait = Annotated[str | None, Option("--wait", metavar="DURATION", help="end after this time without a change")]
+Wait = Annotated[float | None, length_option("--wait", help="end after this time without a change")]
 
 
 def watch(
@@ -249,7 +243,7 @@ def watch(
         raise UsageError("--updates excludes --history and --revision")
     from natsctl.client.buckets import WatchOptions
 
-    watching = WatchOptions(keys, history, updates, revision, deletes, count, wait_seconds(wait))
+    watching = WatchOptions(keys, history, updates, revision, deletes, count, wait)
     name = pick_bucket(session, KV, bucket)
     with suggesting_in_bucket(session):
         opened = open_bucket(session, name)

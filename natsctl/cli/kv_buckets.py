@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING, Annotated, Any
 
 from natsctl.api.errors import UsageError
-from natsctl.api.units import format_size, parse_length, plural
+from natsctl.api.units import MINUTE, format_size, parse_length, plural
 from natsctl.cli.buckets import (
     BUCKET_SIZE,
     COMPRESS,
@@ -58,7 +58,7 @@ from natsctl.cli.framework.flags import (
 from natsctl.cli.framework.live import progress
 from natsctl.cli.framework.parameters import Argument, Option
 from natsctl.cli.framework.session import Session
-from natsctl.cli.kv import open_bucket, ttl_of
+from natsctl.cli.kv import open_bucket, read_ttl
 from natsctl.cli.render.text import safe
 from natsctl.client import asset_config
 from natsctl.client.buckets import ALL_KEYS, KV, check_pattern, is_pattern
@@ -218,10 +218,9 @@ def _list_keys(
 
         output.emit_json([entry_document(entry) for entry in whole])
     elif whole:
-        from natsctl.cli.framework.output import show_table
         from natsctl.cli.render.bucket_pages import render_keys
 
-        show_table(render_keys(bucket, whole, values=values))
+        output.show_table(render_keys(bucket, whole, values=values))
     else:
         _show_none(bucket, pattern)
 
@@ -318,7 +317,9 @@ def purge(
         Argument(metavar="KEY", help="the key, or a filter such as db.>"),
     ] = None,
     whole: EveryKey = False,
-    ttl: Annotated[str | None, Option("--ttl", metavar="DURATION", help="remove the marker after this time")] = None,
+    ttl: Annotated[
+        int, Option("--ttl", metavar="DURATION", help="remove the marker after this time", read=read_ttl)
+    ] = 0,
     markers: Annotated[bool, Option("--markers", help="with a filter: leave a marker for each key too")] = False,
     revision: Revision = None,
     force: Force = False,
@@ -331,7 +332,6 @@ def purge(
     of the whole bucket, are removed without markers, unless --markers or --ttl is given.
     """
     check_key_or_all("KEY", key, whole, "purge every key of the bucket")
-    ttl_ns = ttl_of(ttl)
     many = key is None or is_pattern(key)
     if many and revision is not None:
         raise UsageError("--revision is for a single key")
@@ -344,9 +344,9 @@ def purge(
             return
         if key is not None and not many:
             if _present_or_marked(session, opened, key, missing_ok, json):
-                _purge_key(session, opened, key, revision, ttl_ns, force=force, json=json)
+                _purge_key(session, opened, key, revision, ttl, force=force, json=json)
         else:
-            _purge_many(session, opened, key or ALL_KEYS, ttl_ns, markers or bool(ttl_ns), force=force, json=json)
+            _purge_many(session, opened, key or ALL_KEYS, ttl, markers or bool(ttl), force=force, json=json)
 
 
 def _present_or_marked(session: Session, bucket: KeyValueBucket, key: str, missing_ok: bool, json: bool) -> bool:
@@ -394,8 +394,14 @@ def compact(
     session: Session,
     bucket: TheBucket,
     older_than: Annotated[
-        str, Option("--older-than", metavar="DURATION", help="also remove markers of deletions older than this")
-    ] = "30m",
+        int,
+        Option(
+            "--older-than",
+            metavar="DURATION",
+            help="also remove markers of deletions older than this",
+            read=parse_length,
+        ),
+    ] = 30 * MINUTE,
     force: Force = False,
     json: Json = False,
 ) -> None:
@@ -403,11 +409,10 @@ def compact(
     from natsctl.client.kv import compact as compact_bucket
     from natsctl.client.kv import removals
 
-    age_ns = _age(older_than)
     check_consent(session, f"purge the deleted keys of Bucket {bucket}", force)
     with suggesting_in_bucket(session):
         opened = open_bucket(session, bucket)
-        found = session.run(lambda _: removals(opened, age_ns, time.time_ns()))
+        found = session.run(lambda _: removals(opened, older_than, time.time_ns()))
     markers = sum(one.marker for one in found)
     done: dict[str, Any] = {"bucket": bucket, "success": True, "keys": len(found), "markers": markers, "purged": 0}
     session.effect |= {"keys": len(found), "markers": markers}
@@ -424,10 +429,3 @@ def compact(
     kept = f", {plural(newer, 'newer marker')} {'stays' if newer == 1 else 'stay'}" if newer else ""
     gone, keys = plural(done["purged"], "message"), plural(len(found), "deleted key")
     output.note(f"Removed {gone} of {keys} of bucket {safe(bucket)}{kept}")
-
-
-def _age(text: str) -> int:
-    try:
-        return parse_length(text)
-    except ValueError as failure:
-        raise UsageError(f"--older-than: {failure}") from failure

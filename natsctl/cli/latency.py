@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 from natsctl.api.errors import ExitCode, UsageError
 from natsctl.api.units import parse_size
 from natsctl.cli.framework import output
-from natsctl.cli.framework.flags import Json, Progress, wait_seconds
-from natsctl.cli.framework.parameters import Argument, Option
+from natsctl.cli.framework.flags import Json, Progress, length_option
+from natsctl.cli.framework.parameters import Argument, Option, as_usage_error
 from natsctl.cli.framework.session import Session
 from natsctl.cli.render.text import safe
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 def latency(
     session: Session,
     server_b: Annotated[str, Option("--server-b", metavar="URL", help="the server to receive on")],
-    size: Annotated[str, Option("--size", metavar="SIZE", help="size of each message [8]")] = "8",
+    size: Annotated[int, Option("--size", metavar="SIZE", help="size of each message [8]", read=parse_size)] = 8,
     rate: Annotated[int, Option("--rate", metavar="N", help="messages per second", min=1)] = 1000,
-    duration: Annotated[str, Option("--duration", metavar="DURATION", help="duration [5s]")] = "5s",
+    duration: Annotated[float, length_option("--duration", help="duration [5s]")] = 5.0,
     histogram: Annotated[
         str | None, Option("--histogram", metavar="FILE", help="write the percentiles to this file, for plotting")
     ] = None,
@@ -33,7 +33,7 @@ def latency(
     """Measure how long messages take from the server of this context to another one, with the same login."""
     from natsctl.client.latency import LatencyTest
 
-    test = LatencyTest(_size(size), rate, int((wait_seconds(duration, "--duration") or 0) * 1e9))
+    test = LatencyTest(size, rate, int(duration * 1e9))
     test.check()
     if histogram is not None and not Path(histogram).absolute().parent.is_dir():
         raise UsageError(f"--histogram: {histogram}: there is no such folder")
@@ -45,17 +45,9 @@ def latency(
 
         output.emit_json(msgspec.json.encode(report))
     else:
-        from natsctl.cli.framework.output import show_page, width
         from natsctl.cli.render.measurements import render_latency
 
-        show_page(render_latency(report, width() or 80))
-
-
-def _size(text: str) -> int:
-    try:
-        return parse_size(text)
-    except ValueError as failure:
-        raise UsageError(f"--size: {failure}") from failure
+        output.show_page(render_latency(report, output.width() or 80))
 
 
 async def _measured(manager: Manager, server_b: str, test: LatencyTest, *, quiet: bool) -> LatencyReport:
@@ -77,10 +69,8 @@ def _write(path: str, report: LatencyReport) -> None:
         share = one.percent / 100
         beyond = f"{1 / (1 - share):f}" if share < 1 else "inf"
         lines.append(f"{one.ns / 1e6:f}    {share:f}    {round(report.received * share)}    {beyond}\n")
-    try:
+    with as_usage_error(f"--histogram: {path}"):
         Path(path).write_text("".join(lines))
-    except OSError as failure:
-        raise UsageError(f"--histogram: {path}: {failure.strerror or failure}") from failure
 
 
 def rtt(

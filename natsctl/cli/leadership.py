@@ -12,7 +12,7 @@ from natsctl.api.model import Model, blank, new_list
 from natsctl.api.units import plural
 from natsctl.cli.framework import output
 from natsctl.cli.framework.consent import confirmed_at_terminal
-from natsctl.cli.framework.flags import wait_seconds
+from natsctl.cli.framework.flags import length_option
 from natsctl.cli.framework.parameters import Argument, Option
 from natsctl.cli.framework.resolve import did_you_mean, suggesting
 from natsctl.cli.render.text import count, safe
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from natsctl.cli.framework.session import Session
 
 Preferred = Annotated[str, Option("--preferred", metavar="SERVER", help="the server that should lead")]
-Wait = Annotated[str | None, Option("--wait", metavar="DURATION", help="maximum wait for a new leader [10s]")]
+Wait = Annotated[float | None, length_option("--wait", help="maximum wait for a new leader [10s]")]
 
 Peer = Annotated[str | None, Argument(metavar="PEER", help="the server to remove")]
-MoveWait = Annotated[str | None, Option("--wait", metavar="DURATION", help="maximum wait for the move [1m]")]
+MoveWait = Annotated[float | None, length_option("--wait", help="maximum wait for the move [1m]")]
 MOVE_WAIT_S = 60.0
 """Maximum wait for a copy on another server; it has to catch up first."""
 
@@ -67,9 +67,9 @@ class LeaderBalance(Model):
     moved: list[MovedLeader] = field(default_factory=new_list)
 
 
-def step_down(session: Session, asset: ClusterAsset, preferred: str, wait: str | None, json: bool) -> bool:
+def step_down(session: Session, asset: ClusterAsset, preferred: str, wait: float | None, json: bool) -> bool:
     """Make the leader step down and wait for a new one; return whether the asset is still to be shown."""
-    _, after = _hand_over(session, asset, preferred, wait_seconds(wait) or WAIT_S, quiet=json)
+    _, after = _hand_over(session, asset, preferred, wait or WAIT_S, quiet=json)
     if json:
         output.emit_json(after)
     return not json
@@ -90,7 +90,7 @@ def _hand_over(
 def balance_leaders(
     session: Session,
     infos: Mapping[ClusterAsset, Info],
-    wait: str | None,
+    wait: float | None,
     json: bool,
     scope: str,
     counts: Mapping[str, Any],
@@ -110,7 +110,7 @@ def balance_leaders(
     for _, move in () if json else moves:
         output.note(f"  {safe(move.name)}: {safe(move.leader)} → {safe(move.target)}")
     targets = [(asset, move.target) for asset, move in moves]
-    moved = _moved(session, targets, wait_seconds(wait) or WAIT_S, quiet=json or not moves)
+    moved = _moved(session, targets, wait or WAIT_S, quiet=json or not moves)
     if json:
         output.emit_json({**counts, "moved": moved})
     else:
@@ -160,7 +160,7 @@ def pick_peer(session: Session, asset: ClusterAsset, given: str | None, peers: S
 
 
 def evacuate(
-    session: Session, asset: ClusterAsset, peer: str | None, wait: str | None, force: bool, json: bool
+    session: Session, asset: ClusterAsset, peer: str | None, wait: float | None, force: bool, json: bool
 ) -> None:
     """Move the copy of a stream or consumer from a server to another one, and wait until it has left.
 
@@ -179,7 +179,7 @@ def evacuate(
     answer = _request_evacuation(session, asset, leaving)
     if not json:
         output.log(f'Requested evacuation of peer "{leaving}"')
-    after = session.run(lambda manager: await_gone(manager, asset, leaving, wait_seconds(wait) or MOVE_WAIT_S))
+    after = session.run(lambda manager: await_gone(manager, asset, leaving, wait or MOVE_WAIT_S))
     if json:
         output.emit_json(answer)
     else:

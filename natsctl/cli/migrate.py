@@ -21,7 +21,7 @@ from natsctl.cli.backup.transfer_flags import (
     progress_log,
 )
 from natsctl.cli.framework import output
-from natsctl.cli.framework.flags import Json, Progress, read_moment
+from natsctl.cli.framework.flags import Json, Progress, read_past_moment
 from natsctl.cli.framework.parameters import Argument, Option
 from natsctl.cli.framework.session import Session
 from natsctl.cli.render.text import count, duration, safe
@@ -47,8 +47,14 @@ class MigrationStep(NamedTuple):
         Option("--sample", metavar="N", help="only the newest N messages of each stream; the origin goes on", min=1),
     ] = None
     since: Annotated[
-        str, Option("--since", metavar="TIME", help="only messages since this time, or this long ago; the same")
-    ] = ""
+        int,
+        Option(
+            "--since",
+            metavar="TIME",
+            help="only messages since this time, or this long ago; the same",
+            read=read_past_moment,
+        ),
+    ] = 0
 
     def options(self, streams: list[str] | None, parallel: int) -> MigrationOptions:
         from natsctl.client.migration.migration import MigrationOptions
@@ -60,11 +66,7 @@ class MigrationStep(NamedTuple):
         for name in streams or ():
             if not is_valid_name(name):
                 raise UsageError(f"invalid stream name {name!r}")
-        try:
-            since_ns = read_moment(self.since, back=True) if self.since else 0
-        except ValueError as failure:
-            raise UsageError(f"--since: {failure}") from failure
-        return MigrationOptions(tuple(dict.fromkeys(streams or ())), self.sample or 0, since_ns, parallel)
+        return MigrationOptions(tuple(dict.fromkeys(streams or ())), self.sample or 0, self.since, parallel)
 
     def run(self, migration: Migration) -> Awaitable[MigrationReport]:
         if self.abort:

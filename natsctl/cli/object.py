@@ -54,7 +54,6 @@ from natsctl.cli.framework.flags import (
     Unset,
     apply,
     flagged,
-    wait_seconds,
     without_defaults,
 )
 from natsctl.cli.framework.live import progress as progressing
@@ -137,12 +136,12 @@ def put(
     description: Annotated[str, Option("--description", metavar="TEXT", help="a description")] = "",
     header: Header = None,
     metadata: Annotated[
-        list[str] | None,
-        Option("--metadata", metavar="KEY=VALUE", help="attach a key and value"),
+        list[tuple[str, str]] | None,
+        Option("--metadata", metavar="KEY=VALUE", help="attach a key and value", read=PAIRS.read),
     ] = None,
     chunk_size: Annotated[
-        str, Option("--chunk-size", metavar="SIZE", help="size of the chunks that it is stored in")
-    ] = "128KiB",
+        int, Option("--chunk-size", metavar="SIZE", help="size of the chunks that it is stored in", read=parse_size)
+    ] = 128 * 1024,
     progress: Progress = True,
     force: Force = False,
     json: Json = False,
@@ -171,7 +170,13 @@ def _name_of(file: str) -> str:
     return posixpath.normpath(Path(file).as_posix())
 
 
-def _meta(name: str, description: str, header: list[str] | None, metadata: list[str] | None, chunk_size: str) -> Meta:
+def _meta(
+    name: str,
+    description: str,
+    header: list[str] | None,
+    metadata: list[tuple[str, str]] | None,
+    chunk_size: int,
+) -> Meta:
     from natsctl.client.object_store import Meta
 
     headers: dict[str, list[str]] = {}
@@ -180,15 +185,7 @@ def _meta(name: str, description: str, header: list[str] | None, metadata: list[
         if not colon or not key.strip():
             raise UsageError(f"--header: expected KEY:VALUE, not {word!r}")
         headers.setdefault(key.strip(), []).append(value.strip())
-    try:
-        pairs = dict(PAIRS.read(word) for word in metadata or ())
-    except ValueError as failure:
-        raise UsageError(f"--metadata: {failure}") from failure
-    try:
-        chunk_bytes = parse_size(chunk_size)
-    except ValueError as failure:
-        raise UsageError(f"--chunk-size: {failure}") from failure
-    return Meta(name, description, headers, pairs, chunk_bytes)
+    return Meta(name, description, headers, dict(metadata or ()), chunk_size)
 
 
 @contextmanager
@@ -353,10 +350,9 @@ def _list_objects(session: Session, bucket: str, *, names: bool, json: bool) -> 
     elif names:
         output.emit_names(one.name for one in found)
     elif found:
-        from natsctl.cli.framework.output import show_table
         from natsctl.cli.render.bucket_pages import render_objects
 
-        show_table(render_objects(bucket, found))
+        output.show_table(render_objects(bucket, found))
     else:
         output.note(f"No objects in bucket {safe(bucket)}")
 
@@ -456,7 +452,7 @@ def watch(
     """
     from natsctl.client.buckets import WatchOptions
 
-    watching = WatchOptions(updates=updates, deletes=deletes, limit=count, wait_s=wait_seconds(wait))
+    watching = WatchOptions(updates=updates, deletes=deletes, limit=count, wait_s=wait)
     name = pick_bucket(session, OBJECTS, bucket)
     with suggesting_in_bucket(session):
         opened = open_bucket(session, name)

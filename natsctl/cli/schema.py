@@ -25,7 +25,7 @@ from natsctl.cli.framework import output
 from natsctl.cli.framework.flags import Json
 from natsctl.cli.framework.flags import Names as NamesFlag
 from natsctl.cli.framework.nouns import every_command
-from natsctl.cli.framework.parameters import Argument, ExitError, Option
+from natsctl.cli.framework.parameters import Argument, ExitError, Option, as_usage_error
 from natsctl.cli.framework.session import Session
 from natsctl.cli.framework.verbs import Verb
 from natsctl.cli.render.tables import render_table
@@ -412,20 +412,15 @@ def _show_verdict(verdict: Verdict, what: str, *, strict: bool, json: bool) -> N
 
 
 def _read(file: str) -> bytes:
-    try:
-        if file == "-":
-            return sys.stdin.buffer.read(MAX_BYTES)
-        with Path(file).open("rb") as opened:
-            return opened.read(MAX_BYTES)
-    except OSError as failure:
-        raise UsageError(f"{file}: {failure.strerror or failure}") from failure
+    if file == "-":
+        return sys.stdin.buffer.read(MAX_BYTES)
+    with as_usage_error(file), Path(file).open("rb") as opened:
+        return opened.read(MAX_BYTES)
 
 
 def _parsed(raw: bytes, what: str) -> Any:
-    try:
+    with as_usage_error(f"{what}: not JSON"):
         return json_text.loads(raw)
-    except ValueError as failure:
-        raise UsageError(f"{what}: not JSON: {failure}") from failure
 
 
 _STREAM = "io.nats.jetstream.api.v1.stream_configuration"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-from natsctl.api.errors import ExitCode, NatsctlError, UsageError
+from natsctl.api.errors import ExitCode, NatsctlError
 from natsctl.api.model import Model, Size64, Time
 from natsctl.api.units import SECOND, parse_duration
 from natsctl.cli.framework import output
@@ -58,10 +58,9 @@ def doctor(
 
         output.emit_json(msgspec.to_builtins(found))
     else:
-        from natsctl.cli.framework.output import show_page
         from natsctl.cli.render.spark_reports import render_checkup
 
-        show_page(render_checkup(found))
+        output.show_page(render_checkup(found))
     return ExitCode.DONE if found.ready else ExitCode.FAILED
 
 
@@ -97,16 +96,21 @@ def warm(
 
         output.emit_json(msgspec.to_builtins(answer))
     else:
-        from natsctl.cli.framework.output import show_page
         from natsctl.cli.render.spark_reports import render_warm
 
-        show_page(render_warm(answer))
+        output.show_page(render_warm(answer))
 
 
 class SparkNotRunningError(NatsctlError):
     """Spark is not running in the background."""
 
     exit_code = ExitCode.NOT_FOUND
+
+
+def _idle_seconds(text: str) -> float:
+    if (length_ns := parse_duration(text)) < 0:
+        raise ValueError("expected a time such as 8h, or 0 for never")
+    return length_ns / SECOND
 
 
 def start(
@@ -117,8 +121,11 @@ def start(
     java: JavaPath = "",
     conf: Conf = None,
     idle_stop: Annotated[
-        str, Option("--idle-stop", metavar="DURATION", help="stop after this long without use; 0: never")
-    ] = "8h",
+        float,
+        Option(
+            "--idle-stop", metavar="DURATION", help="stop after this long without use; 0: never", read=_idle_seconds
+        ),
+    ] = 8 * 3600.0,
     json: Json = False,
 ) -> None:
     """Start Spark in the background: after the first command, queries take about a second.
@@ -131,7 +138,6 @@ def start(
 
     options = SparkOptions(master=master, java=java, conf=parse_conf(conf))
     options.check()
-    idle_stop_s = _seconds(idle_stop)
     server = running_server()
     if session.dry_run:
         raise DryRunError(effect={"start": server is None})
@@ -139,7 +145,7 @@ def start(
         output.note("Spark is already running in the background")
     elif not json:
         output.note("starting Spark in the background")
-    _show(_shape(server or start_server(options, idle_stop_s)), json)
+    _show(_shape(server or start_server(options, idle_stop)), json)
 
 
 def stop(session: Session, json: Json = False) -> None:
@@ -160,17 +166,6 @@ def status(json: Json = False) -> int:
     server = running_server()
     _show(_shape(server) if server else SparkServer(running=False), json)
     return ExitCode.DONE if server else ExitCode.NOT_FOUND
-
-
-def _seconds(text: str) -> float:
-    """Return the length of --idle-stop. Raises UsageError."""
-    try:
-        length_ns = parse_duration(text)
-    except ValueError as failure:
-        raise UsageError(f"--idle-stop: {failure}") from failure
-    if length_ns < 0:
-        raise UsageError(f"--idle-stop {text}: expected a time such as 8h, or 0 for never")
-    return length_ns / SECOND
 
 
 def _running() -> BackgroundServer:
@@ -207,10 +202,9 @@ def _show(server: SparkServer, json: bool) -> None:
 
         output.emit_json(msgspec.to_builtins(server))
     else:
-        from natsctl.cli.framework.output import show_page
         from natsctl.cli.render.spark_reports import render_server
 
-        show_page(render_server(server))
+        output.show_page(render_server(server))
 
 
 VERBS = (

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from natsctl.api.errors import ExitCode, NatsctlError, UsageError
 from natsctl.api.model import Model
 from natsctl.cli.framework import output
-from natsctl.cli.framework.flags import Json, Rounds, SparkFlags, Watch, watch_seconds
-from natsctl.cli.framework.parameters import Argument, Option
+from natsctl.cli.framework.flags import Json, Rounds, SparkFlags, Watch, check_rounds
+from natsctl.cli.framework.parameters import Argument, Option, as_usage_error
 from natsctl.cli.framework.session import Session
 from natsctl.spark.sql_tables import BUCKET_COLUMNS, Catalogue, relations, split_statements, tokens
 
@@ -45,10 +45,8 @@ def read_query(words: str) -> str:
     if words == STDIN:
         text = sys.stdin.read()
     elif words.startswith(FILE):
-        try:
+        with as_usage_error(words[1:]):
             text = Path(words[1:]).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as failure:
-            raise UsageError(f"{words[1:]}: {getattr(failure, 'strerror', None) or failure}") from failure
     if all(token.is_symbol(";") for token in tokens(text)):
         raise UsageError(
             "the query is empty", hint='such as natsctl sql "select subject, count(*) from ORDERS group by 1"'
@@ -183,10 +181,9 @@ class OutputOptions:
 
             output.emit(csv_text(found, safe) if sys.stdout.isatty() else csv_text(found))
         else:
-            from natsctl.cli.framework.output import show_table
             from natsctl.cli.render.spark_reports import render_result
 
-            show_table(render_result(found))
+            output.show_table(render_result(found))
         if found.more:
             output.note("there are more rows: --limit 0 shows all")
 
@@ -311,9 +308,9 @@ def sql(
 
     --watch runs the query again each time, on all messages that exist then.
     """
-    every_s = watch_seconds(watch, rounds)
-    shown = OutputOptions(json=json, csv=csv, every_s=every_s, rounds=rounds, limit=rows_shown(limit, json or csv))
-    if explain and (csv or every_s):
+    check_rounds(watch, rounds)
+    shown = OutputOptions(json=json, csv=csv, every_s=watch, rounds=rounds, limit=rows_shown(limit, json or csv))
+    if explain and (csv or watch):
         raise UsageError("--explain excludes --csv and --watch")
     schemas = value_schemas(value_schema or [])
     if query is None:

@@ -17,8 +17,8 @@ from natsctl.api.errors import UsageError
 from natsctl.api.times import parse_time
 from natsctl.api.units import format_size, plural
 from natsctl.cli.framework import output
-from natsctl.cli.framework.flags import Json, every_seconds
-from natsctl.cli.framework.parameters import Argument, Option
+from natsctl.cli.framework.flags import Json, interval_seconds
+from natsctl.cli.framework.parameters import Argument, Option, as_usage_error
 from natsctl.cli.framework.session import Session
 from natsctl.cli.render.tables import render_table
 from natsctl.cli.render.text import ago, count, safe
@@ -33,7 +33,10 @@ def top(
     session: Session,
     server: Annotated[str, Argument(metavar="SERVER", help="its name or id [the server of this connection]")] = "",
     conns: Annotated[int, Option("--conns", "-n", metavar="N", help="how many connections", min=1)] = 1024,
-    interval: Annotated[str, Option("--interval", "-d", metavar="DURATION", help="time between two views [1s]")] = "1s",
+    interval: Annotated[
+        float,
+        Option("--interval", "-d", metavar="DURATION", help="time between two views [1s]", read=interval_seconds),
+    ] = 1.0,
     sort: Annotated[
         str, Option("--sort", metavar="FIELD", help="cid, subs, pending, msgs_to, bytes_from, idle, rtt … [cid]")
     ] = "cid",
@@ -56,7 +59,6 @@ def top(
 
     At a terminal q ends it, < and > sort by another field, b and s turn --raw and --subs on and off, ? shows the keys.
     """
-    every_s = every_seconds(interval, "--interval")
     if len(delimiter) > 1 and delimiter != "\\t":
         raise UsageError(f"--delimiter: expected one character, not {delimiter!r}")
     if out is not None and not Path(out).absolute().parent.is_dir():
@@ -68,7 +70,7 @@ def top(
     if out is not None:
         _write(out, shown, _look(session, looker))
     else:
-        _show(session, looker, shown, every_s, rounds, json)
+        _show(session, looker, shown, interval, rounds, json)
 
 
 def _looker(session: Session, server: str, conns: int, sort: str, subs: bool, lookup: bool) -> Top:
@@ -169,10 +171,8 @@ def _write(path: str, shown: Shown, view: TopView) -> None:
         text = shown.csv(view, shown.delimiter or ",")
     else:
         text = "\n".join([*server_lines(view, shown.raw), "", shown.csv(view, shown.delimiter or "\t")])
-    try:
+    with as_usage_error(f"--output: {path}"):
         Path(path).write_text(text)
-    except OSError as failure:
-        raise UsageError(f"--output: {path}: {failure.strerror or failure}") from failure
     output.log(f"wrote {path}")
 
 

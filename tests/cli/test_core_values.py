@@ -105,7 +105,7 @@ LEAVES = [(name, verb.function) for name, verb in every_command() if verb.functi
 
 
 def _text(one: Parameter) -> str:
-    for text in ("7", "2", "99", "x"):
+    for text in ("7", "2", "99", "7s", "k=v", "x"):
         try:
             one.read([text] if one.several else text)
         except UsageError:

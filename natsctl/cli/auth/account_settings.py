@@ -133,9 +133,7 @@ def show_list(
     if json:
         output.emit_json(entries)
     elif rows:
-        from natsctl.cli.framework.output import show_table
-
-        show_table(render_table(title, columns, rows, right=[one for one in columns if one in _NUMBERS]))
+        output.show_table(render_table(title, columns, rows, right=[one for one in columns if one in _NUMBERS]))
     else:
         output.emit(none)
 
@@ -298,11 +296,9 @@ def ls(
     elif json:
         output.emit_json(msgspec.to_builtins(found))
     elif found:
-        from natsctl.cli.framework.output import show_table
-
         rows = [(one.name, one.subject, count(one.users), "true" * one.jetstream, "true" * one.system) for one in found]
         columns = ("Name", "Subject", "Users", "JetStream", "System")
-        show_table(render_table("Accounts", columns, rows, right=("Users",)))
+        output.show_table(render_table("Accounts", columns, rows, right=("Users",)))
     else:
         output.emit("No Accounts found")
 

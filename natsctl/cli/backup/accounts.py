@@ -174,10 +174,9 @@ def _show(what: str, done: AccountOutcome, json: bool, critical_warnings: bool) 
 
         output.emit_json(to_builtins(done))
     else:
-        from natsctl.cli.framework.output import show_table
         from natsctl.cli.render.backup import render_outcome, render_outcome_line
 
-        show_table(render_outcome(done))
+        output.show_table(render_outcome(done))
         output.note(render_outcome_line(what, done))
     failed = done.failed or (critical_warnings and done.warned)
     return NatsctlError.exit_code if failed else ExitCode.DONE

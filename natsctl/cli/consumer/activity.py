@@ -21,11 +21,11 @@ from natsctl.cli.framework.flags import (
     Rounds,
     StreamName,
     Watch,
-    every_seconds,
-    wait_seconds,
-    watch_seconds,
+    check_rounds,
+    length_option,
 )
-from natsctl.cli.framework.live import Every, plot_room, watch
+from natsctl.cli.framework.live import Every, emit_each, plot_room
+from natsctl.cli.framework.live import watch as redraw
 from natsctl.cli.framework.parameters import Option
 from natsctl.cli.framework.resolve import pick_consumer, pick_stream, suggesting
 from natsctl.cli.framework.session import Session
@@ -88,7 +88,7 @@ def report(
     """Report the position and backlog of each consumer of a stream."""
     from natsctl.cli.render.consumers import report_columns
 
-    every_s = watch_seconds(watch, rounds)
+    check_rounds(watch, rounds)
     where = pick_stream(session, stream, all_streams=all_streams)
     table = report_columns(raw)
     shown = selected_columns(table, columns, wide)
@@ -100,18 +100,13 @@ def report(
     def document() -> dict[str, Any]:
         return _document(_load(session, where), leaders)
 
-    if every_s:
+    if watch:
         session.lasting = True
-        from natsctl.cli.framework.live import emit_each
-        from natsctl.cli.framework.live import watch as redraw
-
-        emit_each(document, every_s, rounds) if json else redraw(view, every_s, rounds=rounds)
+        emit_each(document, watch, rounds) if json else redraw(view, watch, rounds=rounds)
     elif json:
         output.emit_json(document())
     else:
-        from natsctl.cli.framework.output import show_table
-
-        show_table(view())
+        output.show_table(view())
 
 
 def _view(session: Session, stream: str, shown: Any, leaders: bool, order: Any) -> RenderableType:
@@ -169,7 +164,7 @@ def graph(
     session: Session,
     stream: StreamName = None,
     consumer: ConsumerName = None,
-    every: Every = "1s",
+    every: Every = 1.0,
     rounds: Rounds = 0,
 ) -> None:
     """Plot undelivered and unacknowledged messages of a consumer, and their rates, until Ctrl-C."""
@@ -193,7 +188,7 @@ def graph(
 
     view()
     session.lasting = True
-    watch(view, every_seconds(every), rounds=rounds)
+    redraw(view, every, rounds=rounds)
 
 
 def events(
@@ -201,9 +196,7 @@ def events(
     stream: StreamName = None,
     consumer: ConsumerName = None,
     count: Annotated[int, Option("--count", metavar="N", help="end after N events", min=0)] = 0,
-    wait: Annotated[
-        str | None, Option("--wait", metavar="DURATION", help="end after this time without an event")
-    ] = None,
+    wait: Annotated[float | None, length_option("--wait", help="end after this time without an event")] = None,
     short: Annotated[bool, Option("--short", help="one line per event")] = False,
     cloudevent: Annotated[bool, Option("--cloudevent", help="one CloudEvents 1.0 document per line")] = False,
     json: Json = False,
@@ -219,10 +212,9 @@ def events(
     live_consumer(session, where, name)
     subjects = tuple(f"{prefix}.*.*.{where}.{name}" for prefix in (ADVISORY_PREFIX, METRIC_PREFIX))
     show = EventPrinter(json, cloudevent=cloudevent, short=short)
-    seconds = wait_seconds(wait)
 
     async def hear(manager: Manager) -> None:
         there = tuple(manager.connection.target.event_subject(subject) for subject in subjects)
-        await listen(manager, ListenOptions(there, "", count, seconds), show)
+        await listen(manager, ListenOptions(there, "", count, wait), show)
 
     session.run(hear, lasting=True)

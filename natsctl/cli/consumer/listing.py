@@ -186,10 +186,9 @@ def show_consumers(
         shown_rows = rows if sort or reverse else answers
         output.emit_json([one.raw["name"] if names else one.raw for one in shown_rows])
     elif rows:
-        from natsctl.cli.framework.output import show_table
         from natsctl.cli.render.tables import render_columns
 
-        show_table(render_columns("Consumers", shown, rows))
+        output.show_table(render_columns("Consumers", shown, rows))
     else:
         output.emit(none)
 

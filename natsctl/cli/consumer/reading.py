@@ -30,7 +30,7 @@ from natsctl.cli.framework.flags import (
     apply,
     fields_of,
     flagged,
-    wait_seconds,
+    length_option,
 )
 from natsctl.cli.framework.parameters import Option
 from natsctl.cli.framework.resolve import pick_consumer, pick_stream, suggesting
@@ -321,7 +321,7 @@ def sub(
             "--count", metavar="N", help="end after N messages, 0 for never [pull without --wait: 1, else 0]", min=0
         ),
     ] = None,
-    wait: Annotated[str | None, Option("--wait", metavar="DURATION", help="end after this long without any")] = None,
+    wait: Annotated[float | None, length_option("--wait", help="end after this long without any")] = None,
     deliver_group: Annotated[
         str, Option("--deliver-group", metavar="NAME", help="the consumer's queue group, for compatibility")
     ] = "",
@@ -335,17 +335,17 @@ def sub(
     in its queue group if it has one. With --ordered there is no CONSUMER: one is created in memory, without acks,
     and created again after the last message if one is missing, heartbeats fail, or it is reset or removed.
     """
-    idle_s, show = wait_seconds(wait), DeliveryPrinter(raw, json)
+    show = DeliveryPrinter(raw, json)
     if "--ordered" in given:
         if consumer or deliver_group or group:
             raise UsageError("--ordered makes a consumer of its own: CONSUMER and groups are for others")
-        _read_ordered(session, pick_stream(session, stream), given, count or 0, idle_s, show)
+        _read_ordered(session, pick_stream(session, stream), given, count or 0, wait, show)
         return
     if given:
         raise UsageError(f"{next(iter(given))} is for --ordered: a consumer that exists has its own")
     where = pick_stream(session, stream)
     name = pick_consumer(session, where, consumer)
-    reading = SubOptions(ack, deliver_group, group, count, idle_s, show)
+    reading = SubOptions(ack, deliver_group, group, count, wait, show)
     _read_consumer(session, where, name, reading)
 
 

@@ -14,7 +14,7 @@ from natsctl.api.units import plural
 from natsctl.cli.desired.sources import AllowEmpty, DocumentFlags
 from natsctl.cli.framework import output
 from natsctl.cli.framework.flags import Json
-from natsctl.cli.framework.parameters import Option
+from natsctl.cli.framework.parameters import Option, as_usage_error
 from natsctl.cli.framework.session import Session
 from natsctl.cli.render.text import safe
 from natsctl.desired.assets import AssetKey
@@ -156,11 +156,8 @@ def _save(made: Plan, path: Path, json: bool) -> None:
 
     if str(path) == "-":
         raise UsageError("--out -: a plan is saved to a file", hint="-j prints one")
-    try:
-        with atomic_write(path, PRIVATE) as file:
-            file.write(encode_plan(made))
-    except OSError as failure:
-        raise UsageError(f"--out {path}: {failure.strerror or failure}") from failure
+    with as_usage_error(f"--out {path}"), atomic_write(path, PRIVATE) as file:
+        file.write(encode_plan(made))
     if not json:
         output.note(safe(f"saved: natsctl apply --plan {path} carries it out"))
 

@@ -21,7 +21,7 @@ from natsctl.api.errors import NatsctlError, UsageError
 from natsctl.cli.framework.globals import BY_SPELLING, MAY_BE_EMPTY, OF_NOUNS, GlobalFlag, GlobalOptions
 from natsctl.cli.framework.name_cache import READING, forget_names
 from natsctl.cli.framework.output import display_settings, hint_of, render_error, write_stderr
-from natsctl.cli.framework.parameters import WHOLE_MAX, WHOLE_MIN, ExitError, Option
+from natsctl.cli.framework.parameters import WHOLE_MAX, WHOLE_MIN, ExitError, Option, as_usage_error
 from natsctl.cli.framework.resolve import did_you_mean
 from natsctl.cli.framework.session import Session, given_on_stdin
 from natsctl.cli.framework.verbs import Verb
@@ -295,7 +295,7 @@ class Parameter:
         self.name = name
         self.declared = declared
         self.default = default
-        self._kind, self.several = _KINDS[annotation]
+        self._kind, self.several = (str, "list[" in str(annotation)) if declared.read else _KINDS[annotation]
 
     @property
     def is_option(self) -> bool:
@@ -330,6 +330,9 @@ class Parameter:
         # Flags of a table check empty values themselves.
         if not text and not self.name.startswith("flag_") and self.declared.metavar.strip("[].") not in _MAY_BE_EMPTY:
             raise ValueError(" is empty")
+        if self.declared.read is not None:
+            with as_usage_error(self.label):
+                return self.declared.read(text)
         if self._kind is str:
             return text
         if self._kind is bool:

@@ -276,6 +276,24 @@ def flagged(table: Sequence[Flag]) -> Callable[[Function], Function]:
     return mark
 
 
+def positive_seconds(text: str) -> float:
+    """Return the seconds of a duration."""
+    seconds = parse_duration(text) / 1e9
+    if seconds <= 0:
+        raise ValueError("expected a duration above zero")
+    return seconds
+
+
+def interval_seconds(text: str) -> float:
+    """Return the seconds between two refreshes; a bare number is seconds, as for the nats tool."""
+    return positive_seconds(f"{text}s" if text.replace(".", "", 1).isdecimal() else text)
+
+
+def length_option(*names: str, help: str) -> Option:
+    """Return an option for a length of time in seconds."""
+    return Option(*names, metavar="DURATION", help=help, read=positive_seconds)
+
+
 Json = Annotated[bool, Option("--json", "-j", help="show the answer as JSON")]
 Force = Annotated[bool, Option("--force", "-f", "--yes", help="do not ask")]
 ConfigFile = Annotated[
@@ -297,8 +315,7 @@ IfNotExists = Annotated[bool, Option("--if-not-exists", help="accept an existing
 MissingOk = Annotated[bool, Option("--missing-ok", help="succeed if it does not exist")]
 NoSelect = Annotated[bool, Option("--no-select", help="do not ask which one")]
 Watch = Annotated[
-    str | None,
-    Option("--watch", metavar="DURATION", help="refresh at this interval"),
+    float | None, Option("--watch", metavar="DURATION", help="refresh at this interval", read=interval_seconds)
 ]
 Rounds = Annotated[int, Option("--count", metavar="N", help="end after N refreshes", min=0)]
 Progress = Annotated[bool, Option("--progress/--no-progress", help="show a progress bar on a terminal")]
@@ -316,36 +333,10 @@ def check_details(details: bool, json: bool) -> None:
         raise UsageError("--details is for -j")
 
 
-def wait_seconds(text: str | None, flag: str = "--wait") -> float | None:
-    """Return the seconds of a duration flag, None when it was not given. Raises UsageError."""
-    return None if text is None else _positive_seconds(text, flag)
-
-
-def every_seconds(text: str, flag: str = "--watch") -> float:
-    """Return the seconds between two refreshes; a bare number is seconds, as for the nats tool. Raises UsageError."""
-    return _positive_seconds(f"{text}s" if text.replace(".", "", 1).isdecimal() else text, flag)
-
-
-def watch_seconds(watch: str | None, rounds: int) -> float | None:
-    """Return the seconds between the refreshes of --watch, None without it.
-
-    Raises UsageError, also for --count without it.
-    """
-    if watch is None:
-        if rounds:
-            raise UsageError("--count is for --watch")
-        return None
-    return every_seconds(watch)
-
-
-def _positive_seconds(text: str, flag: str) -> float:
-    try:
-        seconds = parse_duration(text) / 1e9
-    except ValueError as error:
-        raise UsageError(f"{flag}: {error}") from error
-    if seconds <= 0:
-        raise UsageError(f"{flag}: expected a duration above zero")
-    return seconds
+def check_rounds(watch: float | None, rounds: int) -> None:
+    """Raise UsageError for `--count` without `--watch`."""
+    if watch is None and rounds:
+        raise UsageError("--count is for --watch")
 
 
 _LOCAL = r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d{1,6})?)?)?"
@@ -369,6 +360,10 @@ def read_moment(text: str, *, back: bool = False) -> int:
     except ValueError:
         raise ValueError(f"expected {FORMS}, not {text!r}") from None
     return time.time_ns() + (-length if back else length)
+
+
+def read_past_moment(text: str) -> int:
+    return read_moment(text, back=True)
 
 
 def _local(text: str) -> int:

@@ -138,6 +138,6 @@ def _spelling_of(parameter: Parameter) -> str:
 
 
 def _meaning(parameter: Parameter) -> str:
-    default = parameter.default
+    default = parameter.default if parameter.declared.read is None else None
     shown = "on" if default is True else str(default) if isinstance(default, int) and default else ""
     return f"{parameter.declared.help}{f' [{shown}]' if shown else ''}"

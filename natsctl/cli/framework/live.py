@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol, Self, TypeVar
 
 from natsctl.api.errors import ProtocolError, UsageError
 from natsctl.cli.framework import output
+from natsctl.cli.framework.flags import interval_seconds
 from natsctl.cli.framework.output import console
 from natsctl.cli.framework.parameters import Option
 from natsctl.cli.render.text import count, duration, safe
@@ -409,7 +410,9 @@ def amount(number: float, unit: str) -> str:
     return format_size(int(number)) if unit == BYTES else plural(round(number), unit.removesuffix("s"))
 
 
-Every = Annotated[str, Option("--watch", metavar="DURATION", help="time between two refreshes")]
+Every = Annotated[
+    float, Option("--watch", metavar="DURATION", help="time between two refreshes", read=interval_seconds)
+]
 
 
 def plot_room(rounds: int) -> tuple[int, int]:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
+
+from natsctl.api.errors import UsageError
 
 WHOLE_MIN, WHOLE_MAX = -(2**63), 2**63 - 1
 """Limits of a number of the contract (Go's int64)."""
@@ -16,16 +20,35 @@ class ExitError(Exception):
         self.exit_code = exit_code
 
 
+@contextmanager
+def as_usage_error(what: str) -> Iterator[None]:
+    """Raise UsageError `WHAT: reason` for a file or value that cannot be used."""
+    try:
+        yield
+    except (OSError, ValueError) as failure:
+        raise UsageError(f"{what}: {getattr(failure, 'strerror', None) or failure}") from failure
+
+
 class Argument:
-    """An argument: its name in help, and its help."""
+    """An argument: its name in help, its help, and its limits; `read` returns the value of a text or raises ValueError.
+
+    Without `read` the annotation of the parameter decides.
+    """
 
     def __init__(
-        self, *, metavar: str = "", help: str = "", min: float | None = None, max: float | None = None
+        self,
+        *,
+        metavar: str = "",
+        help: str = "",
+        min: float | None = None,
+        max: float | None = None,
+        read: Callable[[str], Any] | None = None,
     ) -> None:
         self.metavar = metavar
         self.help = help
         self.min = min
         self.max = max
+        self.read = read
 
 
 class Option(Argument):

@@ -25,7 +25,7 @@ from natsctl.cli.framework.flags import (
     apply,
     choice,
     flagged,
-    wait_seconds,
+    length_option,
 )
 from natsctl.cli.framework.parameters import Option
 from natsctl.cli.framework.session import Session
@@ -215,10 +215,8 @@ class Publishing(NamedTuple):
 
 ReplyTo = Annotated[str, Option("--reply", metavar="SUBJECT", help="subject for replies")]
 Times = Annotated[int, Option("--count", metavar="N", help="how many messages", min=1)]
-Sleep = Annotated[str | None, Option("--sleep", metavar="DURATION", help="pause between messages")]
-Jitter = Annotated[
-    str | None, Option("--jitter", metavar="DURATION", help="add a random time up to this to each pause")
-]
+Sleep = Annotated[float, length_option("--sleep", help="pause between messages")]
+Jitter = Annotated[float, length_option("--jitter", help="add a random time up to this to each pause")]
 Quiet = Annotated[bool, Option("--quiet", "-q", help="do not report published messages")]
 
 
@@ -231,8 +229,8 @@ def publish(
     reply: ReplyTo = "",
     header: Header = None,
     count: Times = 1,
-    sleep: Sleep = None,
-    jitter: Jitter = None,
+    sleep: Sleep = 0.0,
+    jitter: Jitter = 0.0,
     quiet: Quiet = False,
     templates: Templates = True,
     force_stdin: ForceStdin = False,
@@ -252,7 +250,7 @@ def publish(
     flagged_headers = stream_headers(asked, time.time_ns())
     by_flag = {name.lower() for name, _ in flagged_headers}
     headers = (*(pair for pair in read_headers(header) if pair[0].lower() not in by_flag), *flagged_headers)
-    pause = Pause(wait_seconds(sleep, "--sleep") or 0.0, wait_seconds(jitter, "--jitter") or 0.0)
+    pause = Pause(sleep, jitter)
     read = BodySource(body, force_stdin, send_on)
     outgoing = Publishing(subject, read, headers, reply, count, pause, templates, quiet, json)
     atomic = "--atomic" in given

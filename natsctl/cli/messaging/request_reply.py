@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from natsctl.api.errors import UsageError
 from natsctl.cli.framework import output
 from natsctl.cli.framework.command_line import Dash
-from natsctl.cli.framework.flags import Header, Json, Raw, wait_seconds
+from natsctl.cli.framework.flags import Header, Json, Raw, length_option
 from natsctl.cli.framework.parameters import Argument, Option
 from natsctl.cli.framework.session import Session
 from natsctl.cli.messaging.bodies import (
@@ -60,8 +60,8 @@ def request(
         int, Option("--replies", metavar="N", help="replies to wait for; 0: until none arrive", min=0)
     ] = 1,
     reply_timeout: Annotated[
-        str | None, Option("--reply-timeout", metavar="DURATION", help="max wait between replies [300ms]")
-    ] = None,
+        float, length_option("--reply-timeout", help="max wait between replies [300ms]")
+    ] = REPLY_GAP_S,
     wait_for_empty: Annotated[bool, Option("--wait-for-empty", help="end at an empty reply")] = False,
     fail_on_header: Annotated[
         list[str] | None,
@@ -77,7 +77,7 @@ def request(
 ) -> None:
     """Send a request and show the reply; no responder is a failure (exit 5), as is a service's error (exit 1)."""
     check_target(subject)
-    awaited = ReplyLimits(replies, wait_seconds(reply_timeout, "--reply-timeout") or REPLY_GAP_S, wait_for_empty)
+    awaited = ReplyLimits(replies, reply_timeout, wait_for_empty)
     failing = [(key.strip(), value.strip()) for key, _, value in (one.partition(":") for one in fail_on_header or ())]
     single = count == 1 and awaited.limit == 1 and not wait_for_empty and send_on == "eof"
     show = AnswerPrinter(raw, json, single, translate)
@@ -160,9 +160,7 @@ def reply(
         ),
     ] = "",
     queue: Annotated[str, Option("--queue", "-q", metavar="GROUP", help=f"queue group [{QUEUE}]")] = QUEUE,
-    sleep: Annotated[
-        str | None, Option("--sleep", metavar="DURATION", help="wait a random time up to this before each answer")
-    ] = None,
+    sleep: Annotated[float, length_option("--sleep", help="wait a random time up to this before each answer")] = 0.0,
     header: Header = None,
     count: Annotated[int, Option("--count", metavar="N", help="end after N requests", min=0)] = 0,
     templates: Templates = True,
@@ -180,14 +178,13 @@ def reply(
         echo = True
     payload, headers = read_body(body or ""), read_headers(header)
     make = _maker(Outgoing(subject, payload, headers), echo, command, templates)
-    sleep_s = wait_seconds(sleep, "--sleep") or 0.0
     if session.dry_run:
         from natsctl.client.message import DryRunError, Planned
 
         what = "the request" if echo else command or None
         planned = () if what else (Planned("_INBOX.<of each request>", payload, headers or None),)
         raise DryRunError(*planned, effect={"answers_requests_on": subject, **({"with": what} if what else {})})
-    session.run(lambda manager: _serve(manager, subject, queue, count, make, sleep_s, json), lasting=True)
+    session.run(lambda manager: _serve(manager, subject, queue, count, make, sleep, json), lasting=True)
 
 
 def _maker(fixed: Outgoing, echo: bool, command: str, templates: bool) -> AnswerMaker:
@@ -214,7 +211,7 @@ def _maker(fixed: Outgoing, echo: bool, command: str, templates: bool) -> Answer
 
 
 async def _serve(
-    manager: Manager, subject: str, queue: str, count: int, make: AnswerMaker, sleep_s: float, json: bool
+    manager: Manager, subject: str, queue: str, count: int, make: AnswerMaker, sleep: float, json: bool
 ) -> None:
     """Answer one request after the other, so that answers are numbered in the order of requests."""
     connection = manager.connection
@@ -228,7 +225,7 @@ async def _serve(
             request = await subscription.next()
             if request is None:
                 continue
-            _show(await respond(connection, request, number, make, sleep_s), json)
+            _show(await respond(connection, request, number, make, sleep), json)
             number += 1
         await connection.flush()
     finally:

@@ -27,7 +27,7 @@ from natsctl.cli.framework.flags import (
     Raw,
     apply,
     flagged,
-    wait_seconds,
+    length_option,
 )
 from natsctl.cli.framework.live import drawing
 from natsctl.cli.framework.parameters import Argument, Option
@@ -176,7 +176,7 @@ def subscribe(
     given: Given,
     subjects: Annotated[list[str] | None, Argument(metavar="SUBJECT...", help="subjects, wildcards allowed")] = None,
     count: Annotated[int, Option("--count", metavar="N", help="end after N messages", min=0)] = 0,
-    wait: Annotated[str | None, Option("--wait", metavar="DURATION", help="end after this long without any")] = None,
+    wait: Annotated[float | None, length_option("--wait", help="end after this long without any")] = None,
     raw: Raw = False,
     json: Json = False,
 ) -> None:
@@ -190,7 +190,7 @@ def subscribe(
     asked, wanted = SubscribeFlags(**values), list(subjects or ())
     asked.check(wanted)
     asked.one_start()
-    listening = ListenOptions((), asked.queue, count, wait_seconds(wait), tuple(asked.ignored))
+    listening = ListenOptions((), asked.queue, count, wait, tuple(asked.ignored))
     with suggesting(session, asked.stream):
         session.run(lambda manager: _run(manager, asked, wanted, listening, raw=raw, json=json), lasting=True)
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 from natsctl.api.errors import ExitCode, NatsctlError, UsageError
 from natsctl.cli.framework import output
 from natsctl.cli.framework.consent import confirmed, named
-from natsctl.cli.framework.flags import Force, Json, SparkFlags, every_seconds
+from natsctl.cli.framework.flags import Force, Json, SparkFlags, interval_seconds
 from natsctl.cli.framework.globals import GLOBAL_FLAGS
 from natsctl.cli.framework.parameters import Option
 from natsctl.cli.framework.session import Session
@@ -37,13 +37,14 @@ def run(
     pipeline: Pipeline = "",
     once: Annotated[bool, Option("--once", help="run one update, ignoring the interval of natsctl.yml")] = False,
     interval: Annotated[
-        str,
+        float | None,
         Option(
             "--interval",
             metavar="DURATION",
             help="update at this interval until it is stopped [from natsctl.yml]",
+            read=interval_seconds,
         ),
-    ] = "",
+    ] = None,
     full_refresh: Annotated[
         list[str] | None,
         Option(
@@ -82,14 +83,16 @@ def run(
     _run(session, flags_of(spark, project), project, plan)
 
 
-def _run_plan(project: Project, once: bool, interval: str, full_refresh: list[str], full_refresh_all: bool) -> RunPlan:
+def _run_plan(
+    project: Project, once: bool, interval: float | None, full_refresh: list[str], full_refresh_all: bool
+) -> RunPlan:
     """Return the options of the run: the flags, and the interval of natsctl.yml if it is not given.
 
     Raises UsageError.
     """
     from natsctl.spark.pipeline.update import RunPlan
 
-    interval_s = 0.0 if once else every_seconds(interval, "--interval") if interval else project.own.interval_s
+    interval_s = 0.0 if once else interval or project.own.interval_s
     return RunPlan(interval_s, tuple(full_refresh), full_refresh_all)
 
 

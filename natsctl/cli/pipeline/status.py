@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from natsctl.api.errors import UsageError
 from natsctl.cli.framework import output
-from natsctl.cli.framework.flags import Json, Names, Rounds, Watch, watch_seconds
+from natsctl.cli.framework.flags import Json, Names, Rounds, Watch, check_rounds
 from natsctl.cli.framework.parameters import Option
 from natsctl.cli.framework.session import Session
 from natsctl.cli.pipeline.projects import Pipeline, chosen_project, known_pipelines, take_context
@@ -45,15 +45,15 @@ def status(
 
     if checkpoint and pipeline:
         raise UsageError("--checkpoint is a query of its own: leave out the pipeline")
-    every_s = watch_seconds(watch, rounds)
+    check_rounds(watch, rounds)
 
     def look() -> Status:
         return _of_checkpoint(session, checkpoint) if checkpoint else _of_project(session, chosen_project(pipeline))
 
     if json:
         output.emit_json(to_builtins(look()))
-    elif every_s:
-        keep_watching(lambda: render_status(look()), every_s, rounds=rounds)
+    elif watch:
+        keep_watching(lambda: render_status(look()), watch, rounds=rounds)
     else:
         output.show_table(render_status(look()))
 

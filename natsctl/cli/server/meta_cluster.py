@@ -23,7 +23,7 @@ from natsctl.cli.framework.flags import (
     Progress,
     fields_of,
     flagged,
-    wait_seconds,
+    length_option,
 )
 from natsctl.cli.framework.parameters import Argument, Option
 from natsctl.cli.framework.session import Session
@@ -184,7 +184,7 @@ def peer_remove(
 
 EVACUATION_S = 300.0
 """Maximum wait until a server has no copies: a large stream takes minutes to copy."""
-EvacuationWait = Annotated[str | None, Option("--wait", metavar="DURATION", help="maximum wait for the moves [5m]")]
+EvacuationWait = Annotated[float | None, length_option("--wait", help="maximum wait for the moves [5m]")]
 LOOK_EVERY_S = 1.0
 
 
@@ -212,7 +212,7 @@ def evacuate(
         return
     if not json and not session.dry_run:
         output.log(f'Evacuating assets from peer "{shown}"')
-    wait_s = wait_seconds(wait) or EVACUATION_S
+    wait_s = wait or EVACUATION_S
     session.run(lambda manager: system_cluster.evacuate_server(manager, shown))
     if not json:
         output.log(f'Requested evacuation of peer "{shown}"')

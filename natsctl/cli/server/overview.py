@@ -22,7 +22,6 @@ from natsctl.cli.framework.flags import (
     Json,
     Names,
     Rounds,
-    every_seconds,
     flagged,
 )
 from natsctl.cli.framework.live import Every, plot_room, watch
@@ -79,7 +78,7 @@ def scope_of(given: Given, expect: int = 0) -> ServerScope:
     return ServerScope(given.get("--host", ""), given.get("--cluster", ""), tuple(given.get("--tags", ())), expect)
 
 
-def servers_of(session: Session, given: Given, watch: str | None = None) -> Session:
+def servers_of(session: Session, given: Given, watch: float | None = None) -> Session:
     """Return the session for the request; with --archive it reads a bundle.
 
     Raises UsageError for --archive with --watch, as a bundle does not change.
@@ -288,7 +287,7 @@ def graph(
     session: Session,
     server: ServerName = "",
     jetstream: Annotated[bool, Option("--jetstream", "-j", help="show JetStream instead")] = False,
-    every: Every = "1s",
+    every: Every = 1.0,
     rounds: Rounds = 0,
 ) -> None:
     """Plot a server's load and throughput, until Ctrl-C."""
@@ -306,7 +305,7 @@ def graph(
         plots.add(answer.data, time.monotonic())
         return render_plots(f"Server {safe(found.name)}", plots.series, columns, lines)
 
-    watch(view, every_seconds(every), rounds=rounds)
+    watch(view, every, rounds=rounds)
 
 
 class _Plots:

@@ -22,10 +22,10 @@ from natsctl.cli.framework.flags import (
     Json,
     Rounds,
     Watch,
+    check_rounds,
     choice,
     fields_of,
     flagged,
-    watch_seconds,
 )
 from natsctl.cli.framework.parameters import Argument, Option
 from natsctl.cli.framework.session import Session
@@ -213,9 +213,9 @@ def show_report(
         return readable_report(session.received, ask(), make)
 
     json = view.json
-    every_s = watch_seconds(view.watch, view.rounds)
-    session.lasting = every_s is not None
-    if every_s is None:
+    check_rounds(view.watch, view.rounds)
+    session.lasting = view.watch is not None
+    if view.watch is None:
         report = build()
         if json:
             output.emit_json(report.document)
@@ -227,9 +227,9 @@ def show_report(
     from natsctl.cli.framework.live import watch as watch_view
 
     if json:
-        emit_each(lambda: build().document, every_s, view.rounds)
+        emit_each(lambda: build().document, view.watch, view.rounds)
     else:
-        watch_view(lambda: _together(build()), every_s, rounds=view.rounds)
+        watch_view(lambda: _together(build()), view.watch, rounds=view.rounds)
 
 
 def readable_report(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import msgspec
 
 from natsctl.api.errors import UsageError
-from natsctl.cli.framework.flags import Given, Json, Rounds, every_seconds, flagged, wait_seconds
+from natsctl.cli.framework.flags import Given, Json, Rounds, flagged, interval_seconds, length_option
 from natsctl.cli.framework.output import width
 from natsctl.cli.framework.parameters import Option
 from natsctl.cli.framework.session import Session
@@ -42,7 +42,9 @@ class Looks(NamedTuple):
 
     sort: Sort = None
     reverse: Reverse = False
-    every: Annotated[str, Option("--every", metavar="DURATION", help="time between two refreshes")] = "2s"
+    every: Annotated[
+        float, Option("--every", metavar="DURATION", help="time between two refreshes", read=interval_seconds)
+    ] = 2.0
     rounds: Rounds = 0
     json: Json = False
 
@@ -51,7 +53,6 @@ def show_rows(
     title: str, table: Sequence[Column[Row]], look: Callable[[], list[Row]], looks: Looks, default: str, number: int
 ) -> None:
     """Show the rows of each round, sorted by the column `default` unless --sort names another."""
-    every_s = every_seconds(looks.every, "--every")
 
     def rows() -> list[Row]:
         return top(look(), table, looks.sort, looks.reverse, number, default)[0]
@@ -59,20 +60,20 @@ def show_rows(
     from natsctl.cli.framework.live import emit_each, watch
 
     if looks.json:
-        emit_each(lambda: {"rows": rows()}, every_s, looks.rounds)
+        emit_each(lambda: {"rows": rows()}, looks.every, looks.rounds)
         return
 
     def view() -> RenderableType:
         return render_sheet(title, table, rows(), width(), none=f"{title}: nothing yet")
 
-    watch(view, every_s, rounds=looks.rounds)
+    watch(view, looks.every, rounds=looks.rounds)
 
 
 def requests(
     session: Session,
     looks: Looks,
     account: Annotated[str, Option("--account", metavar="REGEX", help="only accounts that this matches")] = "",
-    rate: Annotated[str, Option("--rate", metavar="DURATION", help="time over which rates are taken")] = "1m",
+    rate: Annotated[float, length_option("--rate", help="time over which rates are taken")] = 60.0,
     record_consumer: Annotated[
         bool, Option("--record-consumer/--no-record-consumer", help="count the requests about each consumer separately")
     ] = True,
@@ -90,7 +91,7 @@ def requests(
     except re.error as failure:
         raise UsageError(f"--account: {failure}") from failure
     session.lasting = True
-    counts = ApiCounts(wait_seconds(rate, "--rate") or 60.0, wanted, consumers=record_consumer)
+    counts = ApiCounts(rate, wanted, consumers=record_consumer)
     session.run(counts.listen)
 
     def look() -> list[Row]:

@@ -133,9 +133,7 @@ def ls(
         found = [row.info.config.name for row in in_order if not row.status]
         output.emit_json([raw[name] for name in found] if details else found)
     elif rows:
-        from natsctl.cli.framework.output import show_table
-
-        show_table(render_stream_list("Streams", picked, in_order))
+        output.show_table(render_stream_list("Streams", picked, in_order))
     else:
         output.emit(nothing_found(streams, subject, patterns))
     warn_absent(streams.absent)
@@ -207,9 +205,7 @@ def find(
     elif names:
         output.emit_names(in_order)
     elif rows:
-        from natsctl.cli.framework.output import show_table
-
-        show_table(render_stream_list("Streams", picked, rows))
+        output.show_table(render_stream_list("Streams", picked, rows))
     else:
         output.emit("No Streams meet the criteria")
     warn_absent(streams.absent)

@@ -126,7 +126,9 @@ def view(
     stream: StreamName = None,
     size: Annotated[int, Argument(metavar="[SIZE]", help="messages per page", min=1)] = 10,
     seq: Annotated[int, Option("--id", "--seq", metavar="SEQ", help="start at this sequence", min=1)] = 1,
-    since: Annotated[str, Option("--since", metavar="DURATION", help="start with messages stored this long ago")] = "",
+    since: Annotated[
+        int, Option("--since", metavar="DURATION", help="start with messages stored this long ago", read=parse_length)
+    ] = 0,
     subject: Annotated[str, Option("--subject", metavar="SUBJECT", help="only messages on this subject")] = ">",
     raw: Annotated[bool, Option("--raw", help="bodies only, unchanged")] = False,
     translate: Translate = "",
@@ -161,13 +163,10 @@ def _next_page(session: Session, json: bool) -> bool:
     return prompt_confirm("Next Page?", True)
 
 
-def _since(session: Session, name: str, since: str) -> int:
+def _since(session: Session, name: str, since_ns: int) -> int:
     from natsctl.client.stream_state import sequence_at
 
-    try:
-        before_ns = time.time_ns() - parse_length(since)
-    except ValueError as failure:
-        raise UsageError(f"--since: {failure}") from failure
+    before_ns = time.time_ns() - since_ns
     with suggesting(session, name):
         live = session.run(lambda manager: manager.stream_info(name))
     return session.run(lambda manager: sequence_at(manager, live, before_ns))
@@ -229,14 +228,15 @@ def purge(
     seq: Annotated[int | None, Option("--seq", metavar="SEQ", help="only messages before this sequence", min=1)] = None,
     keep: Annotated[int, Option("--keep", metavar="N", help="keep the newest N messages", min=0)] = 0,
     older_than: Annotated[
-        str, Option("--older-than", metavar="DURATION", help="only messages stored longer ago than this")
-    ] = "",
+        int | None,
+        Option("--older-than", metavar="DURATION", help="only messages stored longer ago than this", read=parse_length),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Remove messages from streams: all, or those selected by flags."""
-    if sum(map(bool, (seq, keep, older_than))) > 1:
+    if bool(seq) + bool(keep) + (older_than is not None) > 1:
         raise UsageError("--seq, --keep and --older-than exclude each other")
-    before_ns = _moment(older_than)
+    before_ns = 0 if older_than is None else time.time_ns() - older_than
     if subject and (fault := subject_fault(subject)):
         raise UsageError(f"--subject: {fault}")
     check_consent(session, f"purge {named('Stream', streams or [])}", force)
@@ -273,16 +273,6 @@ def _state_changes(before: StreamState, after: StreamState) -> Iterator[str]:
         ("First Sequence", count(before.first_seq), count(after.first_seq)),
     )
     return (f"  {label}: {old} → {new}" for label, old, new in rows if old != new)
-
-
-def _moment(older_than: str) -> int:
-    """Return the moment before which messages are purged, 0 for none."""
-    if not older_than:
-        return 0
-    try:
-        return time.time_ns() - parse_length(older_than)
-    except ValueError as failure:
-        raise UsageError(f"--older-than: {failure}") from failure
 
 
 def _live(session: Session, name: str) -> Answer[StreamInfoAnswer]:

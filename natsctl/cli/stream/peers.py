@@ -8,8 +8,7 @@ from natsctl.api.errors import ApiResponseError, ErrCode, NatsctlError
 from natsctl.cli import leadership
 from natsctl.cli.framework import output
 from natsctl.cli.framework.consent import check_consent, confirmed, confirmed_at_terminal, named
-from natsctl.cli.framework.flags import All, Force, Given, Json, StreamName, flagged, wait_seconds
-from natsctl.cli.framework.parameters import Option
+from natsctl.cli.framework.flags import All, Force, Given, Json, StreamName, flagged, length_option
 from natsctl.cli.framework.resolve import pick_stream, suggesting
 from natsctl.cli.framework.session import Session
 from natsctl.cli.framework.verbs import Verb
@@ -73,8 +72,8 @@ def balance(
     balance_leaders(session, infos, wait, json, "stream", {"streams": len(infos)})
 
 
-RemovalWait = Annotated[str | None, Option("--wait", metavar="DURATION", help="maximum wait for its removal [10s]")]
-CancelWait = Annotated[str | None, Option("--wait", metavar="DURATION", help="maximum wait until it has settled [1m]")]
+RemovalWait = Annotated[float | None, length_option("--wait", help="maximum wait for its removal [10s]")]
+CancelWait = Annotated[float | None, length_option("--wait", help="maximum wait until it has settled [1m]")]
 
 
 class NotMovingError(NatsctlError):
@@ -103,7 +102,7 @@ def peer_remove(
     if not json and not session.dry_run:
         output.log(f'Removing peer "{leaving}"')
     answer = _remove(session, name, leaving)
-    session.run(lambda manager: await_gone(manager, asset, leaving, wait_seconds(wait) or WAIT_S))
+    session.run(lambda manager: await_gone(manager, asset, leaving, wait or WAIT_S))
     output.emit_json(answer.raw) if json else output.log(f'Requested removal of peer "{leaving}"')
 
 
@@ -148,7 +147,7 @@ def cancel_move(
     answer = _cancel(session, asset)
     if not json:
         output.note(f"Canceled move of {safe(asset.stream)}")
-    after = session.run(lambda manager: await_settled(manager, asset, wait_seconds(wait) or MOVE_WAIT_S))
+    after = session.run(lambda manager: await_settled(manager, asset, wait or MOVE_WAIT_S))
     if json:
         output.emit_json(answer.raw)
         return

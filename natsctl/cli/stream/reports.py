@@ -23,12 +23,11 @@ from natsctl.cli.framework.flags import (
     SparkFlags,
     StreamName,
     Watch,
-    every_seconds,
-    watch_seconds,
+    check_rounds,
 )
-from natsctl.cli.framework.live import Every, emit_each, plot_room, progress, watch
+from natsctl.cli.framework.live import Every, emit_each, plot_room, progress
 from natsctl.cli.framework.live import watch as show_again
-from natsctl.cli.framework.parameters import Argument, Option
+from natsctl.cli.framework.parameters import Argument, Option, as_usage_error
 from natsctl.cli.framework.resolve import pick_stream, suggesting
 from natsctl.cli.framework.session import Session
 from natsctl.cli.render.tables import Columns, Reverse, Sort, selected_columns, sorted_rows
@@ -222,9 +221,9 @@ def report(
     from natsctl.cli.render.streams import REPORT
 
     order = by.column
-    every_s = watch_seconds(watch, rounds)
-    session.lasting = every_s is not None
-    if every_s and dot:
+    check_rounds(watch, rounds)
+    session.lasting = watch is not None
+    if watch and dot:
         raise UsageError("--watch excludes --dot")
     picked = selected_columns(REPORT, columns, False)
 
@@ -233,11 +232,11 @@ def report(
         kept = [one for one in found.answers if not cluster or _cluster_of(one.value) == cluster]
         return found._replace(answers=kept)
 
-    if every_s and json:
-        emit_each(lambda: _document(look(), order, reverse), every_s, rounds)
+    if watch and json:
+        emit_each(lambda: _document(look(), order, reverse), watch, rounds)
         return
-    if every_s:
-        show_again(lambda: _tables(look(), picked, order, reverse, raw, leaders), every_s, rounds=rounds)
+    if watch:
+        show_again(lambda: _tables(look(), picked, order, reverse, raw, leaders), watch, rounds=rounds)
         return
     streams = look()
     if dot:
@@ -318,10 +317,8 @@ def _write_dot(streams: Streams, path: str) -> None:
     if path == STDOUT:
         output.emit(text.rstrip("\n"))
         return
-    try:
+    with as_usage_error(f"--dot {path}"):
         Path(path).write_text(text)
-    except OSError as failure:
-        raise UsageError(f"--dot {path}: {failure.strerror or failure}") from failure
     output.note(f"Wrote the graph to {path}")
 
 
@@ -373,7 +370,7 @@ def _read_gaps(session: Session, live: Answer[StreamInfoAnswer], *, bar: bool, q
 def graph(
     session: Session,
     stream: StreamName = None,
-    every: Every = "1s",
+    every: Every = 1.0,
     rounds: Rounds = 0,
 ) -> None:
     """Plot how many messages a stream holds, and how fast they come and go, until Ctrl-C."""
@@ -393,7 +390,7 @@ def graph(
         removed.count(state.last_seq - state.messages, at_s)
         return render_plots(f"Stream {safe(name)}", (messages, stored, removed), columns, lines)
 
-    watch(view, every_seconds(every), rounds=rounds)
+    show_again(view, every, rounds=rounds)
 
 
 Counts = dict[str, int]

@@ -209,13 +209,19 @@ def _backup_begins(done: Transferred) -> str:
     return f'Starting backup of Stream "{safe(done.stream)}" with {format_size(done.total_bytes)}{again}'
 
 
+def _read_since(text: str) -> str:
+    from natsctl.api.times import format_time
+
+    return format_time(read_moment(text, back=True))
+
+
 Subjects = Annotated[
     str,
     Option("--subject", metavar="SUBJECT[,SUBJECT]", help="only messages on these subjects"),
 ]
 Since = Annotated[
     str,
-    Option("--since", metavar="TIME", help="only messages stored since this time, or this long ago"),
+    Option("--since", metavar="TIME", help="only messages stored since this time, or this long ago", read=_read_since),
 ]
 StartSeq = Annotated[int | None, Option("--start-seq", metavar="SEQ", help="the first sequence", min=1)]
 EndSeq = Annotated[
@@ -242,21 +248,12 @@ class ExportRange(NamedTuple):
             raise UsageError("--since and --start-seq exclude each other")
         if self.start_seq and self.end_seq and self.start_seq > self.end_seq:
             raise UsageError(f"--start-seq {self.start_seq} is after --end-seq {self.end_seq}")
-        found = {"subject": self.subject, "startingTimestamp": _read_since(self.since)}
+        found = {"subject": self.subject, "startingTimestamp": self.since}
         for name, seq in (("startingOffsets", self.start_seq), ("endingOffsets", self.end_seq)):
             found[name] = json_text.dumps({stream: seq}) if seq else ""
         if self.since:
             found["startingOffsetsByTimestampStrategy"] = "latest"
         return {name: value for name, value in found.items() if value}
-
-
-def _read_since(text: str) -> str:
-    from natsctl.api.times import format_time
-
-    try:
-        return format_time(read_moment(text, back=True)) if text else ""
-    except ValueError as failure:
-        raise UsageError(f"--since: {failure}") from failure
 
 
 class ExportForm(NamedTuple):
