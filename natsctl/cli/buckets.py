@@ -24,7 +24,7 @@ from natsctl.cli.framework.flags import (
 )
 from natsctl.cli.framework.output import emit_name_pages
 from natsctl.cli.framework.parameters import Argument
-from natsctl.cli.framework.resolve import did_you_mean
+from natsctl.cli.framework.resolve import did_you_mean, pick
 from natsctl.cli.render.text import safe
 from natsctl.client.buckets import (
     KV,
@@ -62,18 +62,12 @@ HINTS: dict[int, str] = {
 
 
 def pick_bucket(session: Session, kind: BucketKind, given: str | None) -> str:
-    """Return the bucket that was given, or that the user picks. Raises UsageError without a terminal."""
-    if given:
-        return given
-    if not session.interactive:
-        raise UsageError("a bucket is needed: give BUCKET")
-    from natsctl.cli.framework.prompts import prompt_name
 
-    with suggesting_in_bucket(session):
-        names = session.run(lambda manager: bucket_names(manager, kind))
-    if not names:
-        raise UsageError(f"no {kind.noun}s are defined")
-    return prompt_name("Select a Bucket", names)
+    def names() -> list[str]:
+        with suggesting_in_bucket(session):
+            return session.run(lambda manager: bucket_names(manager, kind))
+
+    return pick(session, given, "Bucket", names, f"no {kind.noun}s are defined")
 
 
 def check_key_or_all(argument: str, given: str | None, whole: bool, doing: str) -> None:

@@ -20,71 +20,10 @@ from natsctl.cli.framework.session import Session
 from natsctl.cli.framework.verbs import Verb
 from natsctl.cli.render.text import safe
 
-_BASH = """\
-# Completion of natsctl for bash. Made by `natsctl completion bash`.
-_natsctl() {
-    local IFS=$'\\n'
-    # The line as it is: natsctl splits it at blanks, bash would split it at : and = too.
-    COMPREPLY=($(natsctl __complete bash "${COMP_LINE:0:COMP_POINT}" "$COMP_WORDBREAKS" 2>/dev/null))
-    if [[ "${COMPREPLY[0]}" == ":files" ]]; then
-        COMPREPLY=($(compgen -f -- "${COMP_WORDS[COMP_CWORD]}"))
-        compopt -o filenames 2>/dev/null
-    elif [[ ${#COMPREPLY[@]} == 1 && "${COMPREPLY[0]}" == *[.=] ]]; then
-        compopt -o nospace 2>/dev/null
-    fi
-}
-complete -F _natsctl natsctl
-"""
 
-_ZSH = """\
-#compdef natsctl
-# Completion of natsctl for zsh. Made by `natsctl completion zsh`.
-_natsctl() {
-    local line value
-    local -a lines values shown
-    lines=("${(@f)$(natsctl __complete zsh "${(@Q)words[2,CURRENT]}" 2>/dev/null)}")
-    if [[ "${lines[1]}" == ":files" ]]; then
-        compset -P '*='
-        _files
-        return
-    fi
-    for line in "${lines[@]}"; do
-        [[ -n "$line" ]] || continue
-        value="${line%%$'\\t'*}"
-        values+=("$value")
-        shown+=("$value  ${line#*$'\\t'}")
-    done
-    (( ${#values} )) || return 1
-    if [[ "${#values}" == 1 && "${values[1]}" == *[.=] ]]; then
-        compadd -S '' -l -d shown -a values
-    else
-        compadd -l -d shown -a values
-    fi
-}
-if [[ "${funcstack[1]}" == _natsctl ]]; then
-    _natsctl "$@"
-else
-    compdef _natsctl natsctl
-fi
-"""
-
-_FISH = """\
-# Completion of natsctl for fish. Made by `natsctl completion fish`.
-function __natsctl_complete
-    set -l words (commandline -opc)
-    set -l current (commandline -ct)
-    set -l lines (natsctl __complete fish $words[2..-1] "$current" 2>/dev/null)
-    if test "$lines[1]" = ":files"
-        __fish_complete_path "$current"
-        return
-    end
-    printf '%s\\n' $lines
-end
-complete -c natsctl -f -a '(__natsctl_complete)'
-"""
-
-SCRIPTS = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
-"""The script by shell; completions/ keeps them as files for packages."""
+def script(shell: str) -> str:
+    """Return the completion script of a shell; completions/ has copies for packages."""
+    return Path(__file__).with_name(f"completion.{shell}").read_text(encoding="utf-8")
 
 
 class Installed(Model, kw_only=True):
@@ -115,17 +54,17 @@ class CompletionScript(NamedTuple):
 
 def bash() -> None:
     """Print the completion script for bash."""
-    output.emit(SCRIPTS["bash"].rstrip("\n"))
+    output.emit(script("bash").rstrip("\n"))
 
 
 def zsh() -> None:
     """Print the completion script for zsh."""
-    output.emit(SCRIPTS["zsh"].rstrip("\n"))
+    output.emit(script("zsh").rstrip("\n"))
 
 
 def fish() -> None:
     """Print the completion script for fish."""
-    output.emit(SCRIPTS["fish"].rstrip("\n"))
+    output.emit(script("fish").rstrip("\n"))
 
 
 def install(
@@ -142,7 +81,7 @@ def install(
     if chosen not in SHELLS:
         raise UsageError(f"no completion for {chosen or 'an unknown shell'}", hint="give bash, zsh or fish")
     place = _place(chosen)
-    wanted = [(place.script, SCRIPTS[chosen])]
+    wanted = [(place.script, script(chosen))]
     if place.startup is not None:
         wanted.append((place.startup, _with_line(_text(place.startup), place.line)))
     changed = [(path, text) for path, text in wanted if _text(path) != text]

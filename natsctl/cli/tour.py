@@ -35,185 +35,39 @@ class TourLine(NamedTuple):
     pause_s: float = 0.0
     included_only: bool = False
 
+    def with_note(self, note: str) -> TourLine:
+        """Return the line with what an indented line below it says, such as `exit 3`."""
+        word, _, value = note.partition(" ")
+        if word == "shows":
+            return self._replace(shows=(*self.shows, value))
+        if word == "exit":
+            return self._replace(exit_code=int(value))
+        if word == "pause":
+            return self._replace(pause_s=float(value))
+        if word == "included":
+            return self._replace(included_only=True)
+        return self._replace(background=True) if word == "background" else self._replace(joins=True)
+
 
 class Chapter(NamedTuple):
     """A heading and its steps."""
 
     title: str
-    steps: tuple[TourLine, ...]
+    steps: list[TourLine]
 
 
-ADD_ORDERS = (
-    'natsctl str add ORDERS --subjects "ORDERS.*" --ack --max-msgs=-1 --max-bytes=-1 --max-age=1y'
-    " --storage file --retention limits --max-msg-size=-1 --discard old"
-)
-ADD_MONITOR = (
-    "natsctl con add ORDERS MONITOR --filter '' --ack none --target monitor.ORDERS --deliver last --replay instant"
-)
-
-
-def _pull(name: str, deliver: str) -> str:
-    flags = "--pull --filter ORDERS.processed --ack none --replay instant"
-    return f"natsctl con add ORDERS {name} {flags} --deliver {deliver}"
-
-
-SCENARIO: tuple[Chapter, ...] = (
-    Chapter("Account information", (TourLine("natsctl account info", ("Memory", "Storage", "Streams")),)),
-    Chapter(
-        "Streams: creating, listing, querying, copying, editing",
-        (
-            TourLine(ADD_ORDERS, ("ORDERS.*",)),
-            TourLine("natsctl str ls", ("ORDERS",)),
-            TourLine("natsctl str info ORDERS", ("Subjects: ORDERS.*", "Maximum Age: 1y0d0h0m0s", "Messages: 0")),
-            TourLine("natsctl str info ORDERS -j > orders.json", ()),
-            TourLine("natsctl str add ORDERS --config orders.json", ("ORDERS.*",)),
-            TourLine(
-                'natsctl str cp ORDERS ARCHIVE --subjects "ORDERS_ARCVHIVE.*" --max-age 2y',
-                ("ORDERS_ARCVHIVE.*", "2y0d0h0m0s"),
-            ),
-            TourLine('natsctl str edit ARCHIVE --subjects "ORDERS_ARCHIVE.*" -f', ("ORDERS_ARCHIVE.*",)),
-            TourLine("natsctl str edit ORDERS --config orders.json -f", ()),
-        ),
-    ),
-    Chapter(
-        "Publishing into a stream, deleting from it",
-        (
-            TourLine("natsctl pub ORDERS.scratch hello", ()),
-            TourLine("natsctl pub --wait ORDERS.scratch hello", ("ORDERS",)),
-            TourLine("natsctl req ORDERS.scratch hello", ('"seq":3',)),
-            TourLine("natsctl str info ORDERS", ("Messages: 3",)),
-            TourLine("natsctl str rmm ORDERS 1 -f", ()),
-            TourLine("natsctl str get ORDERS 2 -j", ('"ORDERS.scratch"',)),
-            TourLine("natsctl str purge ORDERS -f", ("Messages: 2 → 0",)),
-            TourLine("natsctl str rm ORDERS -f", ()),
-            TourLine("natsctl str info ORDERS", ("stream not found",), exit_code=3),
-            TourLine(ADD_ORDERS, ("ORDERS.*",)),
-        ),
-    ),
-    Chapter(
-        "Consumers: pull-based and push-based",
-        (
-            TourLine("natsctl con ls ORDERS", ("No Consumers defined",)),
-            TourLine(
-                "natsctl con add ORDERS NEW --filter ORDERS.received --ack explicit --pull --deliver all"
-                " --max-deliver=-1 --sample 100",
-                ("ORDERS.received",),
-            ),
-            TourLine(
-                "natsctl con add ORDERS DISPATCH --filter ORDERS.processed --ack explicit --pull --deliver all"
-                " --sample 100 --max-deliver 20",
-                ("ORDERS.processed",),
-            ),
-            TourLine(ADD_MONITOR, ("monitor.ORDERS",)),
-            TourLine("natsctl con info ORDERS MONITOR -j > monitor.json", ()),
-            TourLine("natsctl con add ORDERS MONITOR --config monitor.json", ("monitor.ORDERS",)),
-            TourLine("natsctl con add ORDERS --config monitor.json", ("monitor.ORDERS",)),
-            TourLine("natsctl con ls ORDERS", ("DISPATCH", "MONITOR", "NEW")),
-            TourLine("natsctl con info ORDERS DISPATCH", ("Filter Subject: ORDERS.processed", "Sampling Rate: 100")),
-            TourLine('natsctl pub ORDERS.processed "order 1"', ()),
-            TourLine('natsctl pub ORDERS.processed "order 2"', ()),
-            TourLine('natsctl pub ORDERS.processed "order 3"', ()),
-            TourLine("natsctl con next ORDERS DISPATCH", ("order 1", "Acknowledged message")),
-            TourLine("natsctl con next ORDERS DISPATCH", ("order 2", "Acknowledged message")),
-            TourLine("natsctl req '$JS.NEXT.ORDERS.DISPATCH' ''", ("order 3",), included_only=True),
-            TourLine("natsctl sub monitor.ORDERS --count 4", ("order 3", "order 4"), background=True),
-            TourLine('natsctl pub ORDERS.processed "order 4"', (), joins=True),
-        ),
-    ),
-    Chapter(
-        "Message deduplication",
-        (
-            TourLine("natsctl str purge ORDERS -f", ("Purged ",)),
-            TourLine("natsctl req -H Nats-Msg-Id:1 ORDERS.new hello1", ()),
-            TourLine("natsctl req -H Nats-Msg-Id:1 ORDERS.new hello2", ("duplicate",)),
-            TourLine("natsctl req -H Msg-Id:2 ORDERS.new hello3", (), included_only=True),
-            TourLine("natsctl req -H Msg-Id:2 ORDERS.new hello4", ("duplicate",), included_only=True),
-            TourLine("natsctl str purge ORDERS --seq 6 -f", ()),
-        ),
-    ),
-    Chapter(
-        "Acknowledgement models",
-        (
-            TourLine("natsctl con rm ORDERS DISPATCH -f", ()),
-            TourLine("natsctl str purge ORDERS -f", ("Purged ",)),
-            TourLine(
-                "natsctl con add ORDERS DISPATCH --filter ORDERS.processed --ack explicit --pull --deliver all"
-                " --sample 100 --wait 2s",
-                ("Ack Wait: 2.00s",),
-            ),
-            TourLine('natsctl pub ORDERS.processed "order 4"', ()),
-            TourLine("natsctl con next ORDERS DISPATCH", ("order 4", "Acknowledged message")),
-            TourLine('natsctl pub ORDERS.processed "order 5"', ()),
-            TourLine("natsctl con next ORDERS DISPATCH --no-ack", ("order 5",)),
-            TourLine("natsctl con info ORDERS DISPATCH", ("Outstanding Acks: 1",)),
-            TourLine("natsctl con next ORDERS DISPATCH --no-ack", ("order 5",)),
-            TourLine("natsctl con info ORDERS DISPATCH", ("Redelivered Messages: 1",)),
-            TourLine("natsctl con next ORDERS DISPATCH", ("order 5", "Acknowledged message")),
-            TourLine("natsctl con info ORDERS DISPATCH", ("Outstanding Acks: 0",)),
-        ),
-    ),
-    Chapter(
-        "Consumer starting position",
-        (
-            TourLine("natsctl str purge ORDERS -f", ()),
-            TourLine('natsctl pub ORDERS.processed "order {{Count}}" --count 12', ()),
-            TourLine(_pull("ALL", "all"), ()),
-            TourLine("natsctl con next ORDERS ALL", ("order 1",)),
-            TourLine(_pull("LAST", "last"), ()),
-            TourLine("natsctl con next ORDERS LAST", ("order 12",), pause_s=2.5),
-            TourLine('natsctl pub ORDERS.processed "order 13"', ()),
-            TourLine(_pull("TWOSECONDS", "2s"), ()),
-            TourLine("natsctl con next ORDERS TWOSECONDS", ("order 13",)),
-            TourLine(_pull("TEN", "10"), ("From Sequence 10",)),
-        ),
-    ),
-    Chapter(
-        "Ephemeral consumers, message rates, ack sampling",
-        (
-            TourLine("natsctl sub my.monitor --count 1", ("order 13",), background=True),
-            TourLine(
-                "natsctl con add ORDERS --filter '' --ack none --target 'my.monitor' --deliver last"
-                " --replay instant --ephemeral",
-                (),
-                joins=True,
-            ),
-            TourLine("natsctl str purge ORDERS -f", ()),
-            TourLine('natsctl pub ORDERS.processed "order 1"', (), pause_s=1.0),
-            TourLine('natsctl pub ORDERS.processed "order 2"', ()),
-            TourLine(
-                "natsctl con add ORDERS REPLAY --target out.original --filter ORDERS.processed --ack none"
-                " --deliver all --sample 100 --replay original",
-                ("Replay Policy: Original",),
-            ),
-            TourLine("natsctl sub -t out.original --count 2", ("order 1", "order 2")),
-            TourLine("natsctl con events ORDERS NEW --count 1", ("Acknowledgment Sample",), background=True),
-            TourLine('natsctl pub ORDERS.received "order 6"', ()),
-            TourLine("natsctl con next ORDERS NEW", ("order 6",), joins=True),
-        ),
-    ),
-    Chapter(
-        "Disaster recovery",
-        (
-            TourLine("natsctl stream backup ORDERS ORDERS.tgz --no-progress", ("Starting backup of Stream",)),
-            TourLine("natsctl str rm ORDERS -f", ()),
-            TourLine("natsctl str restore ORDERS ORDERS.tgz --no-progress", ("Restored stream",)),
-            TourLine("natsctl str info ORDERS", ("Messages: 3", "Active Consumers")),
-            TourLine("natsctl backup js-backup --data", ("Configuration backup complete",)),
-            TourLine("natsctl restore js-backup --update-streams", ("ORDERS",)),
-        ),
-    ),
-    Chapter(
-        "The API underneath",
-        (
-            TourLine("natsctl req '$JS.API.STREAM.INFO.nonexisting' ''", ('"code":404',)),
-            TourLine("natsctl req '$JS.STREAM.INFO.ORDERS' ''", ('"ORDERS"',), included_only=True),
-            TourLine(
-                "natsctl req '$JS.API.STREAM.MSG.GET.ORDERS' '{\"last_by_subj\": \"ORDERS.received\"}'", ('"data"',)
-            ),
-            TourLine("natsctl str ls", ("ARCHIVE", "ORDERS")),
-        ),
-    ),
-)
+def scenario() -> list[Chapter]:
+    """Return the chapters of tour.txt: command lines, and below each in indented lines what is expected of it."""
+    chapters: list[Chapter] = []
+    for line in filter(None, Path(__file__).with_name("tour.txt").read_text(encoding="utf-8").splitlines()):
+        if line.startswith("## "):
+            chapters.append(Chapter(line[3:], []))
+        elif line.startswith("  "):
+            steps = chapters[-1].steps
+            steps[-1] = steps[-1].with_note(line[2:])
+        else:
+            chapters[-1].steps.append(TourLine(line))
+    return chapters
 
 
 STEP_WITHIN_S = 30.0
@@ -289,17 +143,20 @@ class Tour:
         self._environment = {**os.environ, "NATS_URL": url, "NO_COLOR": "1", "COLUMNS": "100"}
         self._environment.pop("NATS_CONTEXT", None)
         self._background: _RunningCommand | None = None
+        self._chapters = scenario()
         self._worked_s = 0.0
         self._pauses_s = sum(step.pause_s for step in self._steps())
         self.steps = 0
         self.of = len(self._steps())
 
     def _steps(self) -> list[TourLine]:
-        return [step for chapter in SCENARIO for step in chapter.steps if self._included or not step.included_only]
+        return [
+            step for chapter in self._chapters for step in chapter.steps if self._included or not step.included_only
+        ]
 
     def run(self) -> None:
         """Run every chapter; raises StepFailedError at the first failed step."""
-        for number, chapter in enumerate(SCENARIO, 1):
+        for number, chapter in enumerate(self._chapters, 1):
             print(f"\n── {number}. {chapter.title} ".ljust(100, "─"), flush=True)
             for step in chapter.steps:
                 if self._included or not step.included_only:

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 
-from natsctl.cli.completion import SCRIPTS
+from natsctl.cli.completion import script
+from natsctl.cli.framework.candidates import SHELLS
 from natsctl.cli.framework.nouns import NOUNS
 from natsctl.cli.framework.verbs import Verb
 from natsctl.cli.main import run
@@ -96,8 +97,8 @@ ROOT = Path(__file__).parents[2]
 
 def command_files() -> Iterator[tuple[Path, str]]:
     """Yield each file that is made from the commands, with the text that it should have."""
-    for shell, script in SCRIPTS.items():
-        yield ROOT / "completions" / f"natsctl.{shell}", script
+    for shell in SHELLS:
+        yield ROOT / "completions" / f"natsctl.{shell}", script(shell)
     yield ROOT / "docs" / "natscli.md", natscli_page(ROOT)
     if (spark := ROOT / "docs" / "spark.md").exists():
         yield spark, spark_page(spark)

@@ -12,7 +12,6 @@ from natsctl.api.consumer import ConsumerInfo
 from natsctl.api.errors import UsageError
 from natsctl.api.model import Model
 from natsctl.api.subjects import ADVISORY_PREFIX, METRIC_PREFIX
-from natsctl.cli.consumer.listing import live_consumer
 from natsctl.cli.framework import output
 from natsctl.cli.framework.flags import (
     All,
@@ -27,7 +26,7 @@ from natsctl.cli.framework.flags import (
 from natsctl.cli.framework.live import Every, emit_each, plot_room
 from natsctl.cli.framework.live import watch as redraw
 from natsctl.cli.framework.parameters import Option
-from natsctl.cli.framework.resolve import pick_consumer, pick_stream, suggesting
+from natsctl.cli.framework.resolve import live_consumer, pick_consumer, pick_stream, suggesting
 from natsctl.cli.framework.session import Session
 from natsctl.cli.render.tables import Columns, Reverse, Sort, Wide, selected_columns, sorted_rows
 from natsctl.cli.render.text import safe

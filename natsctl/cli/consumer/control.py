@@ -10,12 +10,12 @@ from natsctl.api import endpoints
 from natsctl.api.errors import ApiResponseError, ErrCode, UsageError
 from natsctl.api.times import format_time, parse_time
 from natsctl.api.units import plural
-from natsctl.cli.consumer.listing import list_consumers, live_consumer, show_info
+from natsctl.cli.consumer.listing import list_consumers, show_info
 from natsctl.cli.framework import output
 from natsctl.cli.framework.consent import check_consent, confirmed, named
 from natsctl.cli.framework.flags import FORMS, ConsumerName, Force, Json, MissingOk, StreamName, read_moment
 from natsctl.cli.framework.parameters import Argument, Option
-from natsctl.cli.framework.resolve import is_pattern, matching, pick_consumer, pick_stream, suggesting
+from natsctl.cli.framework.resolve import is_pattern, live_consumer, matching, pick_consumer, pick_stream, suggesting
 from natsctl.cli.framework.session import Session
 from natsctl.cli.render.text import duration, safe, stamp, when
 from natsctl.cli.stream.remove import NoStreamMatchesError

@@ -27,7 +27,7 @@ from natsctl.cli.assets import (
     show_outcome,
     without_server_metadata,
 )
-from natsctl.cli.consumer.listing import existing, live_consumer, show_info
+from natsctl.cli.consumer.listing import existing, show_info
 from natsctl.cli.framework import output
 from natsctl.cli.framework.flags import (
     COUNT,
@@ -61,7 +61,7 @@ from natsctl.cli.framework.flags import (
 )
 from natsctl.cli.framework.parameters import Argument, Option
 from natsctl.cli.framework.prompts import Question, asset_name, prompt, prompt_confirm
-from natsctl.cli.framework.resolve import pick_consumer, pick_stream, suggesting
+from natsctl.cli.framework.resolve import live_consumer, pick_consumer, pick_stream, suggesting
 from natsctl.cli.framework.session import Session
 from natsctl.cli.render.change import changes
 from natsctl.cli.render.text import is_zero, safe

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from natsctl.api.errors import ApiResponseError, ErrCode, UsageError
+from natsctl.api.errors import ErrCode, UsageError
 from natsctl.cli.framework import output
 from natsctl.cli.framework.flags import (
     DURATION,
@@ -27,7 +27,7 @@ from natsctl.cli.framework.flags import (
     flagged,
 )
 from natsctl.cli.framework.output import emit_name_pages
-from natsctl.cli.framework.resolve import pick_consumer, pick_stream, suggesting
+from natsctl.cli.framework.resolve import if_there, pick_consumer, pick_stream, suggesting
 from natsctl.cli.framework.session import Session
 from natsctl.cli.render.tables import Columns, Reverse, Sort, Wide, selected_columns, sorted_rows
 from natsctl.cli.render.text import safe
@@ -54,18 +54,10 @@ def warn_of_absent(*pages: Listing[Answer[Any]]) -> None:
 
 def existing(session: Session, stream: str, name: str) -> Answer[Any] | None:
     """Return the consumer of that name, or None. Raises ApiResponseError, for a stream that does not exist too."""
-    try:
-        with suggesting(session, stream):
-            return session.ask(lambda manager: manager.consumer_info(stream, name))
-    except ApiResponseError as failure:
-        if failure.err_code != ErrCode.CONSUMER_NOT_FOUND:
-            raise
-        return None
-
-
-def live_consumer(session: Session, stream: str, name: str) -> Answer[Any]:
-    with suggesting(session, stream, name):
-        return session.run(lambda manager: manager.consumer_info(stream, name))
+    with suggesting(session, stream):
+        return if_there(
+            lambda: session.ask(lambda manager: manager.consumer_info(stream, name)), ErrCode.CONSUMER_NOT_FOUND
+        )
 
 
 def show_info(answer: Answer[Any], json: bool, state_only: bool = False, done: str = "") -> None:

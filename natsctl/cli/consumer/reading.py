@@ -10,7 +10,6 @@ from msgspec import field
 from natsctl.api import endpoints
 from natsctl.api.errors import NothingReceivedError, UsageError
 from natsctl.api.model import Model
-from natsctl.cli.consumer.listing import live_consumer
 from natsctl.cli.framework import output
 from natsctl.cli.framework.flags import (
     DURATION,
@@ -33,7 +32,7 @@ from natsctl.cli.framework.flags import (
     length_option,
 )
 from natsctl.cli.framework.parameters import Option
-from natsctl.cli.framework.resolve import pick_consumer, pick_stream, suggesting
+from natsctl.cli.framework.resolve import live_consumer, pick_consumer, pick_stream, suggesting
 from natsctl.cli.framework.session import Session
 from natsctl.cli.messaging.subscribe import STARTS
 from natsctl.cli.render.text import safe

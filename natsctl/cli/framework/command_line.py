@@ -407,10 +407,8 @@ class Command:
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
         self._table: Sequence[Flag] = getattr(function, "flag_table", ())
-        self._hints: dict[str, Any] = getattr(function, "hints", None) or hints_of(function)
-        listed: list[Parameter] | None = getattr(function, "parameters", None)
-        self.parameters = parameters_of(function, self._hints) if listed is None else listed
-        self.parameters += [flag.declared() for flag in self._table]
+        self._hints = hints_of(function)
+        self.parameters = parameters_of(function, self._hints) + [flag.declared() for flag in self._table]
         self.arguments = [parameter for parameter in self.parameters if not parameter.is_option]
         self.options = [parameter for parameter in self.parameters if parameter.is_option]
         self._flags = {

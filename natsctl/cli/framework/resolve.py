@@ -5,15 +5,17 @@ A name that does not exist is never replaced by another one: it is an error with
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from natsctl.api.errors import ApiResponseError, ErrCode, NatsctlError, UsageError, closest
 from natsctl.cli.render.text import safe
 
 if TYPE_CHECKING:
+    from natsctl.api.answers import StreamInfoAnswer
     from natsctl.cli.framework.session import Session
+    from natsctl.client.requests import Answer
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
@@ -53,47 +55,60 @@ def matching(names: Iterable[str], word: str) -> list[str]:
     return [word] if word in known else [name for name in known if is_match(name, word)]
 
 
-def pick_stream(session: Session, given: str | None, *, all_streams: bool = False) -> str:
-    """Return the stream that was given, or that the user picks. Raises UsageError without a terminal."""
+def pick(session: Session, given: str | None, kind: str, names: Callable[[], Sequence[str]], none: str = "") -> str:
+    """Return the name that was given, or that the user picks from `names()`.
+
+    Raises UsageError without a terminal, and with the text `none` if there are no names.
+    """
     if given:
         return given
+    argument = kind.rpartition(" ")[2].upper()
     if not session.interactive:
-        raise UsageError("a stream is needed: give STREAM")
+        raise UsageError(f"a {argument.lower()} is needed: give {argument}")
     from natsctl.cli.framework.prompts import prompt_name
 
-    names = session.run(lambda manager: manager.stream_names())
+    if not (found := names()):
+        raise UsageError(none or f"no {kind}s are defined")
+    return prompt_name(f"Select a {kind}", found)
+
+
+def pick_stream(session: Session, given: str | None, *, all_streams: bool = False) -> str:
     every = all_streams or session.options.all_streams
-    shown = [name for name in names if every or not is_internal(name)]
-    if not shown:
-        raise UsageError("no Streams are defined")
-    return prompt_name("Select a Stream", shown)
+
+    def names() -> list[str]:
+        return [name for name in session.run(lambda manager: manager.stream_names()) if every or not is_internal(name)]
+
+    return pick(session, given, "Stream", names)
 
 
 def pick_consumer(session: Session, stream: str, given: str | None) -> str:
-    """Return the consumer that was given, or that the user picks. Raises UsageError without a terminal."""
-    if given:
-        return given
-    if not session.interactive:
-        raise UsageError("a consumer is needed: give CONSUMER")
-    from natsctl.cli.framework.prompts import prompt_name
+    def names() -> list[str]:
+        with suggesting(session, stream):
+            return session.run(lambda manager: manager.consumer_names(stream))
 
+    return pick(session, given, "Consumer", names, f"no Consumers are defined for Stream {stream}")
+
+
+def live_stream(session: Session, stream: str) -> Answer[StreamInfoAnswer]:
+    """Return configuration and state of a stream. Raises ApiResponseError with a suggestion."""
     with suggesting(session, stream):
-        names = session.run(lambda manager: manager.consumer_names(stream))
-    if not names:
-        raise UsageError(f"no Consumers are defined for Stream {stream}")
-    return prompt_name("Select a Consumer", names)
+        return session.run(lambda manager: manager.stream_info(stream))
 
 
-def check_stream(session: Session, stream: str) -> None:
-    """Raise ApiResponseError with a suggestion unless the stream exists; called before the user is asked about it."""
-    with suggesting(session, stream):
-        session.run(lambda manager: manager.stream_info(stream))
-
-
-def check_consumer(session: Session, stream: str, consumer: str) -> None:
-    """Raise ApiResponseError with a suggestion unless the consumer exists; called before the user is asked about it."""
+def live_consumer(session: Session, stream: str, consumer: str) -> Answer[Any]:
+    """Return configuration and state of a consumer. Raises ApiResponseError with a suggestion."""
     with suggesting(session, stream, consumer):
-        session.run(lambda manager: manager.consumer_info(stream, consumer))
+        return session.run(lambda manager: manager.consumer_info(stream, consumer))
+
+
+def if_there(look: Callable[[], Answer[Any]], missing: int) -> Answer[Any] | None:
+    """Return the answer of a request, or None for the error that the asset does not exist."""
+    try:
+        return look()
+    except ApiResponseError as failure:
+        if failure.err_code != missing:
+            raise
+        return None
 
 
 @contextmanager

@@ -41,7 +41,7 @@ from natsctl.cli.framework.flags import (
     without_defaults,
 )
 from natsctl.cli.framework.parameters import Argument
-from natsctl.cli.framework.resolve import suggesting
+from natsctl.cli.framework.resolve import live_stream
 from natsctl.cli.framework.session import Session
 from natsctl.cli.stream.info import existing, show_info
 from natsctl.client.asset_config import CREATED
@@ -364,8 +364,7 @@ def copy(
     json: Json = False,
 ) -> None:
     """Create a stream with the configuration of another, adjusted by flags; messages are not copied."""
-    with suggesting(session, source):
-        live = session.run(lambda manager: manager.stream_info(source))
+    live = live_stream(session, source)
     wanted = {key: value for key, value in live.raw["config"].items() if key not in NOT_COPIED}
     if "metadata" in wanted:
         wanted["metadata"] = copied_metadata(wanted["metadata"])

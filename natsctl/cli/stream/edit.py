@@ -20,7 +20,7 @@ from natsctl.cli.assets import (
 from natsctl.cli.framework import output
 from natsctl.cli.framework.consent import check_consent, confirmed, named
 from natsctl.cli.framework.flags import Config, Force, Given, Json, StreamName, flagged
-from natsctl.cli.framework.resolve import pick_stream, suggesting
+from natsctl.cli.framework.resolve import live_stream, pick_stream
 from natsctl.cli.framework.session import Session
 from natsctl.cli.render.change import changes
 from natsctl.cli.render.text import safe
@@ -47,8 +47,7 @@ def edit(
     """
     edits.check()
     name = pick_stream(session, stream)
-    with suggesting(session, name):
-        live = session.run(lambda manager: manager.stream_info(name))
+    live = live_stream(session, name)
     check_given(session, edits.change(given), "give flags such as --max-age 30d, --config FILE or --interactive")
     patch = load_config(edits.config, StreamConfig) if edits.config else {}
     before = live.raw["config"]
@@ -80,8 +79,7 @@ def seal(session: Session, stream: StreamName = None, force: Force = False, json
     """Seal a stream permanently: nothing can be stored, removed or changed any more."""
     check_consent(session, f"seal {named('Stream', [stream] if stream else [])}", force)
     name = pick_stream(session, stream)
-    with suggesting(session, name):
-        live = session.run(lambda manager: manager.stream_info(name))
+    live = live_stream(session, name)
     if live.value.config.sealed:
         show_info(live, json, f"Stream {name} is sealed already")
         return

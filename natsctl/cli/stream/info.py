@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-from natsctl.api.errors import ApiResponseError, ErrCode, UsageError
+from natsctl.api.errors import ErrCode, UsageError
 from natsctl.cli.framework import output
 from natsctl.cli.framework.flags import Json, StreamName
 from natsctl.cli.framework.parameters import Option
-from natsctl.cli.framework.resolve import pick_stream, suggesting
+from natsctl.cli.framework.resolve import if_there, pick_stream, suggesting
 from natsctl.cli.framework.session import Session
 from natsctl.cli.render.text import safe
 
@@ -40,12 +40,7 @@ def warn_of_bucket(stream: str, *, json: bool = False) -> None:
 
 
 def existing(session: Session, name: str) -> Answer[Any] | None:
-    try:
-        return session.ask(lambda manager: manager.stream_info(name))
-    except ApiResponseError as failure:
-        if failure.err_code != ErrCode.STREAM_NOT_FOUND:
-            raise
-        return None
+    return if_there(lambda: session.ask(lambda manager: manager.stream_info(name)), ErrCode.STREAM_NOT_FOUND)
 
 
 def show_info(answer: Answer[Any], json: bool, done: str = "") -> None:

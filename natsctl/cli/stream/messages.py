@@ -18,7 +18,7 @@ from natsctl.cli.framework import output
 from natsctl.cli.framework.consent import check_consent, confirmed, named
 from natsctl.cli.framework.flags import WHOLE, Force, Json, MissingOk, Raw, StreamName
 from natsctl.cli.framework.parameters import Argument, Option
-from natsctl.cli.framework.resolve import pick_stream, suggesting
+from natsctl.cli.framework.resolve import live_stream, pick_stream, suggesting
 from natsctl.cli.framework.session import Session
 from natsctl.cli.messaging.bodies import Translate, emit_body, show_message
 from natsctl.cli.render.text import count, safe
@@ -80,7 +80,7 @@ def _locating(session: Session, stream: str, wanted: int | str | None) -> Iterat
     except ApiResponseError as failure:
         if failure.err_code == ErrCode.NO_MESSAGE_FOUND and not failure.hint:
             which = f"message {wanted}" if isinstance(wanted, int) else f"message on {wanted}"
-            state = _live(session, stream).value.state
+            state = live_stream(session, stream).value.state
             held = f"it holds {count(state.first_seq)} to {count(state.last_seq)}" if state.messages else "it is empty"
             failure.hint = safe(f"Stream {stream} has no {which}; {held}")
         raise
@@ -167,8 +167,7 @@ def _since(session: Session, name: str, since_ns: int) -> int:
     from natsctl.client.stream_state import sequence_at
 
     before_ns = time.time_ns() - since_ns
-    with suggesting(session, name):
-        live = session.run(lambda manager: manager.stream_info(name))
+    live = live_stream(session, name)
     return session.run(lambda manager: sequence_at(manager, live, before_ns))
 
 
@@ -241,7 +240,7 @@ def purge(
         raise UsageError(f"--subject: {fault}")
     check_consent(session, f"purge {named('Stream', streams or [])}", force)
     names = chosen_streams(session, streams)
-    live = {name: _live(session, name) for name in names}
+    live = {name: live_stream(session, name) for name in names}
     purges = {name: _purge(session, one, subject, seq or 0, keep, before_ns) for name, one in live.items()}
     if not force or session.dry_run:
         effects = {name: _effect(session, live[name], purges[name]) for name in names}
@@ -262,7 +261,7 @@ def purge(
     for name, answer in answers.items():
         output.note(f"Purged {plural(answer.value.purged, 'message')} from {safe(name)}")
     if not several:
-        output.note("\n".join(_state_changes(live[names[0]].value.state, _live(session, names[0]).value.state)))
+        output.note("\n".join(_state_changes(live[names[0]].value.state, live_stream(session, names[0]).value.state)))
 
 
 def _state_changes(before: StreamState, after: StreamState) -> Iterator[str]:
@@ -273,11 +272,6 @@ def _state_changes(before: StreamState, after: StreamState) -> Iterator[str]:
         ("First Sequence", count(before.first_seq), count(after.first_seq)),
     )
     return (f"  {label}: {old} → {new}" for label, old, new in rows if old != new)
-
-
-def _live(session: Session, name: str) -> Answer[StreamInfoAnswer]:
-    with suggesting(session, name):
-        return session.run(lambda manager: manager.stream_info(name))
 
 
 def _purge(

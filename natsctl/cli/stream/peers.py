@@ -9,7 +9,7 @@ from natsctl.cli import leadership
 from natsctl.cli.framework import output
 from natsctl.cli.framework.consent import check_consent, confirmed, confirmed_at_terminal, named
 from natsctl.cli.framework.flags import All, Force, Given, Json, StreamName, flagged, length_option
-from natsctl.cli.framework.resolve import pick_stream, suggesting
+from natsctl.cli.framework.resolve import live_stream, pick_stream, suggesting
 from natsctl.cli.framework.session import Session
 from natsctl.cli.framework.verbs import Verb
 from natsctl.cli.leadership import (
@@ -91,8 +91,7 @@ def peer_remove(
     """Remove a server from the group of a stream; another one takes its place where the cluster has one."""
     check_consent(session, f"remove a server from {named('Stream', [stream] if stream else [])}", force)
     name = pick_stream(session, stream)
-    with suggesting(session, name):
-        live = session.run(lambda manager: manager.stream_info(name)).raw
+    live = live_stream(session, name).raw
     check_clustered(live, f"Stream {name}")
     asset = ClusterAsset(name)
     leaving = pick_peer(session, asset, peer, peers_of(live))

@@ -11,7 +11,7 @@ from natsctl.cli.framework import output
 from natsctl.cli.framework.consent import check_consent, confirmed, named
 from natsctl.cli.framework.flags import Force, Json, MissingOk
 from natsctl.cli.framework.parameters import Argument
-from natsctl.cli.framework.resolve import is_internal, is_pattern, matching, pick_stream, suggesting
+from natsctl.cli.framework.resolve import is_internal, is_pattern, live_stream, matching, pick_stream, suggesting
 from natsctl.cli.framework.session import Session
 from natsctl.cli.render.text import safe
 from natsctl.cli.stream.info import warn_of_bucket
@@ -103,18 +103,13 @@ def _live(
     live, offline = {}, {}
     for name in names:
         try:
-            with suggesting(session, name):
-                live[name] = _info(session, name)
+            live[name] = live_stream(session, name)
         except ApiResponseError as failure:
             if failure.err_code == ErrCode.STREAM_OFFLINE_REASON:
                 offline[name] = f"Stream {name} is offline, its contents are unknown: {failure}"
             elif not missing_ok or failure.err_code != ErrCode.STREAM_NOT_FOUND:
                 raise
     return live, offline
-
-
-def _info(session: Session, name: str) -> Answer[StreamInfoAnswer]:
-    return session.run(lambda manager: manager.stream_info(name))
 
 
 def _effect(live: dict[str, Answer[StreamInfoAnswer]]) -> dict[str, int]:

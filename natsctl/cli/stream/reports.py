@@ -28,7 +28,7 @@ from natsctl.cli.framework.flags import (
 from natsctl.cli.framework.live import Every, emit_each, plot_room, progress
 from natsctl.cli.framework.live import watch as show_again
 from natsctl.cli.framework.parameters import Argument, Option, as_usage_error
-from natsctl.cli.framework.resolve import pick_stream, suggesting
+from natsctl.cli.framework.resolve import live_stream, pick_stream, suggesting
 from natsctl.cli.framework.session import Session
 from natsctl.cli.render.tables import Columns, Reverse, Sort, selected_columns, sorted_rows
 from natsctl.cli.render.text import count, safe
@@ -382,8 +382,7 @@ def graph(
     messages, stored, removed = Series("Messages"), Rate("Messages Stored"), Rate("Messages Removed")
 
     def view() -> RenderableType:
-        with suggesting(session, name):
-            state = session.run(lambda manager: manager.stream_info(name)).value.state
+        state = live_stream(session, name).value.state
         at_s = time.monotonic()
         messages.add(state.messages)
         stored.count(state.last_seq, at_s)

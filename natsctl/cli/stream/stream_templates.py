@@ -25,6 +25,7 @@ from natsctl.cli.framework.flags import (
 )
 from natsctl.cli.framework.output import emit_name_pages
 from natsctl.cli.framework.parameters import Argument
+from natsctl.cli.framework.resolve import if_there, pick
 from natsctl.cli.framework.session import Session
 from natsctl.cli.framework.verbs import Verb
 from natsctl.cli.render.text import safe
@@ -124,27 +125,16 @@ def _info(session: Session, name: str) -> Answer[Any]:
 
 
 def _existing(session: Session, name: str) -> Answer[Any] | None:
-    try:
-        return _info(session, name)
-    except ApiResponseError as failure:
-        if failure.err_code != ErrCode.STREAM_TEMPLATE_NOT_FOUND:
-            raise
-        return None
+    return if_there(lambda: _info(session, name), ErrCode.STREAM_TEMPLATE_NOT_FOUND)
 
 
 def _pick(session: Session, given: str | None) -> str:
-    """Return the template that was given, or that the user picks. Raises UsageError without a terminal."""
-    if given:
-        return given
-    if not session.interactive:
-        raise UsageError("a template is needed: give TEMPLATE")
-    from natsctl.cli.framework.prompts import prompt_name
 
-    with explaining(session, ""):
-        names = list(session.run(lambda manager: manager.template_names()))
-    if not names:
-        raise UsageError("no Stream Templates are defined")
-    return prompt_name("Select a Stream Template", names)
+    def names() -> list[str]:
+        with explaining(session, ""):
+            return session.run(lambda manager: manager.template_names())
+
+    return pick(session, given, "Stream Template", names)
 
 
 def _show(answer: Answer[Any], json: bool, done: str = "") -> None:

@@ -37,7 +37,7 @@ from natsctl.cli.framework import output
 from natsctl.cli.framework.consent import check_consent, confirmed, named
 from natsctl.cli.framework.flags import ConfigFile, Force, Json, Progress, SparkFlags, read_moment
 from natsctl.cli.framework.parameters import Argument, Option
-from natsctl.cli.framework.resolve import check_stream, suggesting
+from natsctl.cli.framework.resolve import live_stream, suggesting
 from natsctl.cli.framework.session import Session
 from natsctl.cli.render.text import count, duration, safe
 from natsctl.cli.stream.info import show_info
@@ -346,7 +346,7 @@ def checked_tables(session: Session, stream: str, backup: Path | None) -> Tables
         tables = BackupTables(backup)
         tables.check(stream)
         return tables
-    check_stream(session, stream)
+    live_stream(session, stream)
     return ServerTables(session)
 
 
@@ -425,8 +425,7 @@ def load(
     if ids not in IDS:
         raise UsageError(f"--ids: expected one of {', '.join(IDS)}, not {ids!r}")
     what = file_import.source_of(source, format, subject, as_json=as_json)
-    with suggesting(session, stream):
-        before = session.run(lambda manager: manager.stream_info(stream)).value
+    before = live_stream(session, stream).value
     _check_open(before.config)
     omitted = left_out(before.config)
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from natsctl.cli.completion import SCRIPTS
+from natsctl.cli.completion import script as script_of
 from natsctl.cli.framework import name_cache, server_names
 from natsctl.cli.framework.candidates import ANY_FILE, candidates, shown, split
 from natsctl.cli.framework.name_cache import NameCache
@@ -262,7 +262,7 @@ def completion(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_a_script_is_printed_as_it_is_kept(completion: Ask, shell: str) -> None:
-    assert completion(shell)[:2] == (0, SCRIPTS[shell])
+    assert completion(shell)[:2] == (0, script_of(shell))
 
 
 @pytest.mark.parametrize(
@@ -283,7 +283,7 @@ def test_installing_twice_changes_nothing(
     first = json.loads(completion("install", shell, "-j")[1])
     wanted = [str(tmp_path / path) for path in (script, startup) if path]
     assert first["changed"] == wanted == [one["subject"] for one in planned["requests"]]
-    assert (tmp_path / script).read_text() == SCRIPTS[shell]
+    assert (tmp_path / script).read_text() == script_of(shell)
     if startup:
         lines = (tmp_path / startup).read_text().splitlines()
         assert lines[0] == "alias ll='ls -l'"
@@ -327,7 +327,7 @@ def shell(request: pytest.FixtureRequest, tmp_path: Path, natsctl: Callable[...,
         pytest.skip(f"{name} is not installed")
     natsctl("str", "add", "ORDERS", "--subjects", "ORDERS.*")
     script = tmp_path / f"natsctl.{name}"
-    script.write_text(SCRIPTS[name])
+    script.write_text(script_of(name))
     arguments, setup = START[name]
     environment = {
         **os.environ,
