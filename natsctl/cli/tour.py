@@ -36,7 +36,7 @@ class TourLine(NamedTuple):
     included_only: bool = False
 
     def with_note(self, note: str) -> TourLine:
-        """Return the line with what an indented line below it says, such as `exit 3`."""
+        """Return the line with a note from an indented line below it, such as `exit 3`."""
         word, _, value = note.partition(" ")
         if word == "shows":
             return self._replace(shows=(*self.shows, value))
@@ -57,7 +57,7 @@ class Chapter(NamedTuple):
 
 
 def scenario() -> list[Chapter]:
-    """Return the chapters of tour.txt: command lines, and below each in indented lines what is expected of it."""
+    """Return the chapters of tour.txt: command lines, each with its expectations in indented lines below."""
     chapters: list[Chapter] = []
     for line in filter(None, Path(__file__).with_name("tour.txt").read_text(encoding="utf-8").splitlines()):
         if line.startswith("## "):
