@@ -22,13 +22,14 @@ from natsctl.cli.render.page import Page
 from natsctl.cli.render.tables import render_table
 from natsctl.cli.render.text import duration, safe
 from natsctl.client.context_file import EMPTY, Document, Keys, complete, document_of, embedded, redacted
-from natsctl.client.contexts import ContextExistsError, ContextNotFoundError, Contexts, Write, write
+from natsctl.client.contexts import ContextExistsError, ContextNotFoundError, Contexts, write
 from natsctl.client.servers import DEFAULT_URL, CheckedContext, check
 from natsctl.client.settings import expand_path, overriding
 
 if TYPE_CHECKING:
     from natsctl.cli.render.change import FieldChange
     from natsctl.cli.render.tables import Table
+    from natsctl.client.atomic_file import FileChange
 
 
 _ROWS = (
@@ -136,7 +137,7 @@ def current(session: Session, contexts: Contexts) -> str:
     return session.options.context or os.environ.get("NATS_CONTEXT", "") or contexts.selected()
 
 
-def carry_out(session: Session, writes: Sequence[Write], shown: Document | None = None) -> None:
+def carry_out(session: Session, writes: Sequence[FileChange], shown: Document | None = None) -> None:
     """Write the files, or end a dry run with them; `shown` replaces the content of the first one."""
     if session.dry_run:
         from natsctl.client.message import DryRunError, Planned

@@ -10,10 +10,11 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Final, NamedTuple
 
 PRIVATE: Final = 0o600
-"""Mode of files that only their owner may read."""
+PRIVATE_FOLDER: Final = 0o700
+"""Modes of files and folders that only their owner may read."""
 
 
 def is_special(path: Path) -> bool:
@@ -35,6 +36,28 @@ def hold_lock(descriptor: int) -> None:
         import fcntl
 
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+class FileChange(NamedTuple):
+    """A private file to be written, or to be removed without a text."""
+
+    path: Path
+    text: str | None
+
+    def apply(self) -> None:
+        """Replace the file, following links, with private folders above it; or remove it. Raises OSError."""
+        if self.text is None:
+            self.path.unlink(missing_ok=True)
+            return
+        make_private_folder(self.path.resolve().parent)
+        with atomic_write(self.path, PRIVATE, durable=True) as file:
+            file.write(self.text.encode())
+
+
+def make_private_folder(folder: Path) -> None:
+    """Make a folder, and the missing ones above it, that only their owner may read."""
+    for missing in reversed([place for place in (folder, *folder.parents) if not place.exists()]):
+        missing.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
 
 
 @contextmanager

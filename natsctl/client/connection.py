@@ -439,6 +439,17 @@ class Connection:
 
     # -- messages
 
+    def trace(self, subject: str, body: bytes) -> None:
+        """Show a request that is sent, if requests are traced."""
+        if self.tracer is not None:
+            self.tracer.request(subject, body)
+
+    def trace_answer(self, subject: str, answer: Message) -> None:
+        """Show the answer to the request on `subject`: its body, or the status of an answer without one."""
+        if self.tracer is not None:
+            status = f"{answer.status} {answer.description}".encode() if answer.status else b""
+            self.tracer.answer(subject, answer.body or status)
+
     async def publish(
         self, subject: str, body: bytes = b"", *, reply: str = "", headers: HeaderLike | None = None
     ) -> None:

@@ -11,9 +11,10 @@ atomically, so that a concurrent reader sees the old or the new one. Source: doc
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from natsctl.api.errors import ExitCode, NatsctlError, UsageError
+from natsctl.client.atomic_file import FileChange
 from natsctl.client.settings import Settings
 
 if TYPE_CHECKING:
@@ -36,13 +37,6 @@ class ContextExistsError(NatsctlError):
     """A context of that name exists, or the context cannot be removed."""
 
     exit_code = ExitCode.CONFLICT
-
-
-class Write(NamedTuple):
-    """Content of a file to be written; without a text the file is removed."""
-
-    path: Path
-    text: str | None
 
 
 class Contexts:
@@ -114,7 +108,7 @@ class Contexts:
 
     # -- changing
 
-    def save(self, name: str, document: Mapping[str, Any]) -> Write:
+    def save(self, name: str, document: Mapping[str, Any]) -> FileChange:
         """Return a context's file with that content, all keys of the `nats` tool in it.
 
         Raises UsageError for wrong values.
@@ -123,29 +117,29 @@ class Contexts:
 
         whole = complete(document)
         settings_of(whole, name, self._environment)
-        return Write(self.path(name), json.dumps(whole, indent=2, ensure_ascii=False) + "\n")
+        return FileChange(self.path(name), json.dumps(whole, indent=2, ensure_ascii=False) + "\n")
 
-    def select(self, name: str) -> list[Write]:
+    def select(self, name: str) -> list[FileChange]:
         """Return the files that make a context the selected one; raises ContextNotFoundError."""
         if not self.exists(name):
             raise ContextNotFoundError(f"unknown context {name!r}", self.names())
         return self.selecting(name)
 
-    def selecting(self, name: str) -> list[Write]:
+    def selecting(self, name: str) -> list[FileChange]:
         """Return the same for a context that is written along with them."""
         before = self.selected()
-        writes = [Write(self._folder / "context.txt", name)]
+        writes = [FileChange(self._folder / "context.txt", name)]
         if before and before != name:
-            writes.append(Write(self._folder / "previous-context.txt", before))
+            writes.append(FileChange(self._folder / "previous-context.txt", before))
         return writes
 
-    def unselect(self) -> list[Write]:
+    def unselect(self) -> list[FileChange]:
         """Return the files that make no context the selected one."""
         before = self.selected()
-        writes = [Write(self._folder / "context.txt", None)]
-        return [*writes, Write(self._folder / "previous-context.txt", before)] if before else writes
+        writes = [FileChange(self._folder / "context.txt", None)]
+        return [*writes, FileChange(self._folder / "previous-context.txt", before)] if before else writes
 
-    def remove(self, name: str) -> Write:
+    def remove(self, name: str) -> FileChange:
         """Return the file that goes with a context.
 
         Raises ContextNotFoundError, and ContextExistsError for the selected one.
@@ -157,29 +151,15 @@ class Contexts:
                 f"context {name} is the selected one",
                 hint="natsctl context unselect first, or select another one",
             )
-        return Write(self.path(name), None)
+        return FileChange(self.path(name), None)
 
 
-def write(one: Write) -> None:
+def write(change: FileChange) -> None:
     """Replace or remove a file; raises UsageError if the system refuses."""
     try:
-        if one.text is None:
-            one.path.unlink(missing_ok=True)
-        else:
-            _replace(one.path, one.text)
+        change.apply()
     except OSError as failure:
-        raise UsageError(f"{one.path}: {failure.strerror or failure}") from failure
-
-
-def _replace(path: Path, text: str) -> None:
-    """Write a file with logins. A link, e.g. into a folder of dotfiles, is followed."""
-    from natsctl.client.atomic_file import PRIVATE, atomic_write
-
-    target = path.resolve()
-    for folder in (target.parent.parent, target.parent):
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with atomic_write(target, PRIVATE, durable=True) as file:
-        file.write(text.encode())
+        raise UsageError(f"{change.path}: {failure.strerror or failure}") from failure
 
 
 def _line(file: Path) -> str:

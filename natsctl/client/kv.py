@@ -85,29 +85,14 @@ class KeyValueBucket:
         config: Any = info.raw.get("config")
         plain = isinstance(config, dict) and not (config.get("mirror") or config.get("mirror_direct"))
         if not plain or not isinstance(config.get("allow_direct", False), bool):
-            self._read(info)
-            return
-        # The typed configuration takes longer to import than the value to be read.
-        self.direct = config.get("allow_direct", False)
-        self.reads = f"$KV.{name}."
-        self.writes = f"{self._api()}{self.reads}"
-
-    def _api(self) -> str:
-        prefix = self.manager.connection.target.api_prefix
-        return "" if prefix == _API_PREFIX else f"{prefix}."
-
-    def _read(self, info: Answer[StreamInfoAnswer]) -> None:
-        """Set the fields by the configuration of a mirror; raises ProtocolError."""
-        config, name = info.value.config, self.name
-        self.direct = config.allow_direct or config.mirror_direct
-        api = self._api()
-        self.reads = f"$KV.{name}."
-        self.writes = f"{api}{self.reads}"
-        if config.mirror is not None:
-            origin = f"$KV.{KV.bucket_of(config.mirror.name)}."
-            self.reads = self.reads if config.mirror.subject_transforms else origin
-            external = config.mirror.external
-            self.writes = f"{external.api}.{origin}" if external is not None and external.api else f"{api}{origin}"
+            _ = info.value  # typed configurations take longer to import than a value to be read
+        prefix = manager.connection.target.api_prefix
+        mirror = config.get("mirror") or {}
+        api = (mirror.get("external") or {}).get("api") or ("" if prefix == _API_PREFIX else prefix)
+        origin = f"$KV.{KV.bucket_of(mirror['name']) if mirror else name}."
+        self.direct = bool(config.get("allow_direct") or config.get("mirror_direct"))
+        self.reads = f"$KV.{name}." if mirror.get("subject_transforms") else origin
+        self.writes = f"{api}.{origin}" if api else origin
 
     @classmethod
     async def open(cls, manager: Manager, name: str) -> KeyValueBucket:

@@ -75,44 +75,26 @@ class BucketLinkError(NatsctlError):
     """The object represents a whole bucket, which cannot be read as one."""
 
 
-@dataclass(frozen=True, slots=True)
-class StoredObject:
-    """An object's metadata: `raw` is the JSON as it was stored, `time` when (RFC 3339), `revision` its sequence."""
+class StoredObject(msgspec.Struct, frozen=True, kw_only=True):
+    """An object's metadata: `raw` is the JSON as it was stored, `time` when (RFC 3339), `revision` its sequence.
+
+    `name` is any text, `chunks` the number of messages with the bytes, `digest` is empty for links and deletions.
+    """
 
     raw: dict[str, Any]
     time: str
     revision: int
-
-    @property
-    def name(self) -> str:
-        """Return its name; any text."""
-        return str(self.raw.get("name") or "")
-
-    @property
-    def bucket(self) -> str:
-        return str(self.raw.get("bucket") or "")
-
-    @property
-    def nuid(self) -> str:
-        return str(self.raw.get("nuid") or "")
-
-    @property
-    def size(self) -> int:
-        return int(self.raw.get("size") or 0)
-
-    @property
-    def chunks(self) -> int:
-        """Return the messages that they are in."""
-        return int(self.raw.get("chunks") or 0)
-
-    @property
-    def deleted(self) -> bool:
-        return bool(self.raw.get("deleted"))
-
-    @property
-    def digest(self) -> str:
-        """`SHA-256=` and the base64 of it, empty for links and deletions."""
-        return str(self.raw.get("digest") or "")
+    name: str
+    bucket: str = ""
+    nuid: str = ""
+    size: Annotated[int, msgspec.Meta(ge=0)] = 0
+    chunks: Annotated[int, msgspec.Meta(ge=0)] = 0
+    deleted: bool = False
+    digest: str = ""
+    description: str = ""
+    options: dict[str, Any] = {}
+    headers: dict[str, list[str] | None] = {}
+    metadata: dict[str, str] = {}
 
     @property
     def link(self) -> dict[str, str] | None:
@@ -120,7 +102,7 @@ class StoredObject:
 
         None otherwise.
         """
-        link = (self.raw.get("options") or {}).get("link")
+        link = self.options.get("link")
         return link if isinstance(link, dict) and link.get("bucket") else None
 
     @property
@@ -129,32 +111,21 @@ class StoredObject:
         return {**self.raw, "mtime": self.time}
 
 
-class ObjectMetadata(msgspec.Struct):
-    """Fields of metadata that are read here."""
-
-    name: str
-    bucket: str | None = None
-    nuid: str | None = None
-    size: Annotated[int, msgspec.Meta(ge=0)] | None = None
-    chunks: Annotated[int, msgspec.Meta(ge=0)] | None = None
-    deleted: bool | None = None
-    digest: str | None = None
-    description: str | None = None
-    options: dict[str, Any] | None = None
-    headers: dict[str, list[str] | None] | None = None
-    metadata: dict[str, str] | None = None
+def read_object(raw: dict[str, Any], time: str, revision: int) -> StoredObject:
+    """Return the metadata in a JSON object; null is an absent field. Raises msgspec.ValidationError."""
+    fields = {name: value for name, value in raw.items() if value is not None}
+    return msgspec.convert({**fields, "raw": raw, "time": time, "revision": revision}, StoredObject)
 
 
 def to_object(body: bytes, time: str, revision: int, subject: str) -> StoredObject:
     """Return the metadata that a message holds. Raises ProtocolError."""
-    raw = parse_object(body, subject)
     try:
-        msgspec.convert(raw, ObjectMetadata)
+        stored = read_object(parse_object(body, subject), time, revision)
     except msgspec.ValidationError as failure:
         raise not_understood(subject, failure) from failure
-    if not raw["name"]:
+    if not stored.name:
         raise not_understood(subject, "it names no object")
-    return StoredObject(raw, time, revision)
+    return stored
 
 
 def _remains(body: bytes, time: str, revision: int, subject: str, name: str) -> StoredObject:
@@ -162,8 +133,8 @@ def _remains(body: bytes, time: str, revision: int, subject: str, name: str) -> 
     with contextlib.suppress(ProtocolError):
         nuid = parse_object(body, subject).get("nuid")
         if isinstance(nuid, str) and is_valid_subject(nuid) and not set(nuid) & set(".*>"):
-            return StoredObject({"name": name, "nuid": nuid}, time, revision)
-    return StoredObject({"name": name}, time, revision)
+            return read_object({"name": name, "nuid": nuid}, time, revision)
+    return read_object({"name": name}, time, revision)
 
 
 def digest_of(hashed: hashlib._Hash) -> str:
@@ -370,7 +341,7 @@ async def put(bucket: ObjectBucket, meta: Meta, source: IO[bytes], on_progress: 
     if before is not None and not before.deleted and before.nuid != nuid:
         await bucket.drop_chunks(before.nuid)
     made = await bucket.find(meta.name, fresh=True)
-    return made if made is not None else StoredObject(raw, "", revision)
+    return made if made is not None else read_object(raw, "", revision)
 
 
 async def _preview(

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 from natsctl.api.errors import NatsctlError, UnreachableError
 from natsctl.client.blocking import BlockingConnection, completed
 from natsctl.client.message import Message, encode_headers, to_message
-from natsctl.client.received import Received
+from natsctl.client.received import Received, not_traced
 from natsctl.client.settings import credentials, credentials_at, tls_context, wants_tls
 from natsctl.wire.client import ClientProtocol, ServerLineError, encode_pub
 from natsctl.wire.server_url import parse_server_url
@@ -119,6 +119,7 @@ class PlainConnection:
 
     reconnects = patient = lost = concurrent = False
     tracer = None
+    trace = trace_answer = staticmethod(not_traced)
 
     def __init__(self, target: Target, wire: BlockingConnection, *, dry_run: bool, changes: bool) -> None:
         """If the work `changes` something, it is not repeated after a failure."""

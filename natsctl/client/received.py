@@ -29,6 +29,10 @@ _KEPT_FAULTS: Final = 4096
 """Reported faults that are remembered, so that work without end does not grow."""
 
 
+def not_traced(subject: str, content: object) -> None:
+    """Show nothing of a request or an answer."""
+
+
 class UnreadableEntriesError(ProtocolError):
     """Entries of a list could not be read; the others were shown."""
 

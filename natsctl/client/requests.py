@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from natsctl.client.connection import Connection
 
 
+S = TypeVar("S")
 T = TypeVar("T")
 
 
@@ -222,18 +223,15 @@ class Requests:
         self, subject: str, payload: bytes, headers: dict[str, str] | None, timeout_s: float | None
     ) -> dict[str, Any]:
         """Return the JSON object that answers one request, traced."""
-        tracer = self.connection.tracer
-        if tracer is not None:
-            tracer.request(subject, payload)
+        self.connection.trace(subject, payload)
         try:
             message = await self.connection.request(subject, payload, headers=headers, timeout_s=timeout_s)
         except UnreachableError as failure:
-            if tracer is not None:
+            if (tracer := self.connection.tracer) is not None:
                 tracer.failure(subject, failure.text)
             failure.subject = subject
             raise
-        if tracer is not None:
-            tracer.answer(subject, message.body or f"{message.status} {message.description}".encode())
+        self.connection.trace_answer(subject, message)
         if message.status == NO_RESPONDERS:
             raise self._absent(subject)
         raw = parse_object(message.body, subject)
@@ -428,6 +426,28 @@ def _may_help(failure: NatsctlError, may_repeat: bool) -> bool:
     if isinstance(failure, ApiResponseError):
         return failure.err_code in NO_LEADER
     return may_repeat and not isinstance(failure, JetStreamNotEnabledError)
+
+
+async def side_by_side(work: Callable[[S], Awaitable[T]], items: Iterable[S], at_once: int) -> list[T]:
+    """Return the results of `work` of each item, of at most so many at a time.
+
+    Raises the first failure, once the work that was under way has been cancelled.
+    """
+    import asyncio
+
+    gate = asyncio.Semaphore(max(at_once, 1))
+
+    async def admitted(item: S) -> T:
+        async with gate:
+            return await work(item)
+
+    tasks = [asyncio.ensure_future(admitted(item)) for item in items]
+    try:
+        return list(await asyncio.gather(*tasks))
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def together(connection: Connection, *work: Coroutine[Any, Any, T]) -> list[T]:

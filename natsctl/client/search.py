@@ -419,17 +419,14 @@ def _moment(text: str | None) -> int:
 
 async def _last_deliveries(manager: Manager, streams: Sequence[Answer[StreamInfo]]) -> dict[str, int]:
     """Return the last delivery of each stream's consumers, ns since the epoch."""
-    import asyncio
-
-    room = asyncio.Semaphore(STREAMS_AT_ONCE)
+    from natsctl.client.requests import side_by_side
 
     async def last(stream: str) -> int:
-        async with room:
-            consumers = await manager.consumer_list(stream)
+        consumers = await manager.consumer_list(stream)
         return max((_moment(one.value.delivered.last_active) for one in consumers), default=0)
 
     names = [one.value.config.name for one in streams if one.value.state.consumer_count]
-    return dict(zip(names, await asyncio.gather(*(last(name) for name in names)), strict=True))
+    return dict(zip(names, await side_by_side(last, names, STREAMS_AT_ONCE), strict=True))
 
 
 Info = Mapping[str, Any]

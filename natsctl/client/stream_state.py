@@ -93,8 +93,7 @@ async def count_from(manager: Manager, stream: str, subject: str, seq: int) -> i
     connection = manager.connection
     target = endpoints.DIRECT_GET.subject(stream, prefix=connection.target.api_prefix)
     body = codec.encode({"seq": seq, "next_by_subj": subject, "batch": 1})
-    if connection.tracer is not None:
-        connection.tracer.request(target, body)
+    connection.trace(target, body)
     message = await connection.request(target, body)
     if message.status == _NOT_FOUND:
         return 0

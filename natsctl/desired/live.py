@@ -6,15 +6,16 @@ import asyncio
 import time
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from natsctl.api import endpoints
 from natsctl.api.errors import ApiResponseError, ErrCode, NotAuthorisedError
+from natsctl.client.requests import side_by_side
 from natsctl.desired.assets import AssetKey
 
 if TYPE_CHECKING:
     from natsctl.client.manager import Manager
-
 
 REQUESTS_AT_ONCE: Final = 64
 """Lists of consumers that are requested concurrently."""
@@ -57,8 +58,7 @@ async def read_live_state(manager: Manager, streams: Collection[str] | None = No
     account, (infos, unreadable) = await asyncio.gather(_account(manager), _streams(manager, streams))
     assets = {AssetKey(name): LiveAsset(AssetKey(name), info) for name, info in infos.items()}
     peopled = [name for name, info in infos.items() if (info.get("state") or {}).get("consumer_count", 1)]
-    room = asyncio.Semaphore(REQUESTS_AT_ONCE)
-    for found in await asyncio.gather(*(_consumers(manager, name, room) for name in peopled)):
+    for found in await side_by_side(partial(_consumers, manager), peopled, REQUESTS_AT_ONCE):
         assets |= {live.key: live for live in found}
     said = manager.connection.info
     server = {name: said[name] for name in ("server_name", "version", "server_id") if said.get(name)}
@@ -107,15 +107,14 @@ async def _each_stream(manager: Manager, names: Collection[str]) -> tuple[dict[s
     return {name: found[name] for name in sorted(found)}, unreadable
 
 
-async def _consumers(manager: Manager, stream: str, room: asyncio.Semaphore) -> list[LiveAsset]:
+async def _consumers(manager: Manager, stream: str) -> list[LiveAsset]:
     """Return the consumers of a stream, or an empty list if it no longer exists."""
-    async with room:
-        try:
-            pages = await manager.requests.pages(endpoints.CONSUMER_LIST, "consumers", stream)
-        except ApiResponseError as failure:
-            if failure.err_code == ErrCode.STREAM_NOT_FOUND:
-                return []
-            raise
+    try:
+        pages = await manager.requests.pages(endpoints.CONSUMER_LIST, "consumers", stream)
+    except ApiResponseError as failure:
+        if failure.err_code == ErrCode.STREAM_NOT_FOUND:
+            return []
+        raise
     infos = [info for page in pages for info in page.get("consumers") or ()]
     for name in [str(name) for page in pages for name in page.get("missing") or ()]:
         try:

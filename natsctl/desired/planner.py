@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from natsctl.api.errors import NotAuthorisedError
+from natsctl.client.requests import side_by_side
 from natsctl.desired.assets import AssetKey, DocumentSet, creator_of, is_adopted, owner_of
 from natsctl.desired.dependencies import is_beyond, needed_name, origins, refuse_clashes, subjects_taken, with_needs
 from natsctl.desired.differ import NOT_CREATED, Differ, refuse_removal, removal_of
@@ -306,17 +306,15 @@ async def plan_for(
 
 async def _rivals(manager: Manager, plan: Plan) -> set[str]:
     """Return the streams of the account that have subjects which the plan would have streams take."""
-    room = asyncio.Semaphore(REQUESTS_AT_ONCE)
 
     async def ask(subject: str) -> list[str]:
-        async with room:
-            try:
-                return list(await manager.stream_names(subject=subject))
-            except NotAuthorisedError:
-                return []  # a user who may only change streams of some names learns of an overlap from the server
+        try:
+            return list(await manager.stream_names(subject=subject))
+        except NotAuthorisedError:
+            return []  # a user who may only change streams of some names learns of an overlap from the server
 
     wanted = subjects_taken({change.key: change for change in plan.changes})
-    return {name for names in await asyncio.gather(*map(ask, sorted(wanted))) for name in names}
+    return {name for names in await side_by_side(ask, sorted(wanted), REQUESTS_AT_ONCE) for name in names}
 
 
 async def destruction_for(manager: Manager, documents: DocumentSet, options: PlanOptions = DEFAULT) -> Plan:

@@ -11,7 +11,7 @@ from natsctl.api.answers import ApiError
 from natsctl.api.errors import ApiResponseError, UsageError, install_command
 from natsctl.cli.framework.resolve import did_you_mean
 from natsctl.cli.top import HELP, Shown
-from natsctl.client.received import Received
+from natsctl.client.received import Received, not_traced
 from natsctl.client.requests import Requests
 from natsctl.spark.sql_queries import check_form
 
@@ -114,6 +114,7 @@ async def test_no_suitable_peers_tells_how_many_servers_there_are() -> None:
         reconnects = False
         received = Received()
         tracer = None
+        trace = trace_answer = staticmethod(not_traced)
         timeout_s = 1.0
         info: ClassVar = {"connect_urls": ["10.0.0.1:4222", "10.0.0.2:4222", "10.0.0.3:4222", "[fd00::1]:4222"]}
 

@@ -7,10 +7,9 @@ servers. Endpoints, options and tags are as in `nats audit gather` (jsm.go, audi
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import getpass
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -32,6 +31,7 @@ from natsctl.client.audit.bundle import (
     Metadata,
     write_bundle,
 )
+from natsctl.client.requests import side_by_side
 from natsctl.client.system.system_account import EVERYBODY, PAGES, ServerAnswer, ServerScope, System, exchange, gather
 
 if TYPE_CHECKING:
@@ -139,34 +139,19 @@ class _Gathering:
             self._fault(f"{plural(servers.missing, 'server')} that the others know did not answer")
         accounts, system_account = await self._accounts()
         if chosen.server_endpoints:
-            await self._each(self._server_documents, servers, SERVERS_AT_ONCE)
+            await side_by_side(self._server_documents, servers, SERVERS_AT_ONCE)
             self._note(f"Captured {plural(self.found.documents, 'document')} of servers")
         if chosen.server_profiles:
-            await self._each(self._profiles, servers, SERVERS_AT_ONCE)
+            await side_by_side(self._profiles, servers, SERVERS_AT_ONCE)
             self._note(f"Captured {plural(self.found.profiles, 'profile')} of servers")
         if chosen.account_endpoints:
             before = self.found.documents
-            await self._each(lambda name: self._account_documents(name, accounts[name]), accounts, ACCOUNTS_AT_ONCE)
+            await side_by_side(lambda name: self._account_documents(name, accounts[name]), accounts, ACCOUNTS_AT_ONCE)
             self._note(f"Captured {plural(self.found.documents - before, 'document')} of accounts")
         if chosen.streams:
             own = [name for name in accounts if name != system_account and name not in self._without_jetstream]
-            await self._each(self._streams, own, ACCOUNTS_AT_ONCE)
+            await side_by_side(self._streams, own, ACCOUNTS_AT_ONCE)
             self._note(f"Captured {plural(self.found.streams, 'stream')} of {plural(len(own), 'account')}")
-
-    async def _each(self, work: Callable[[Any], Any], items: Iterable[Any], at_once: int) -> None:
-        """Run `work` of every item, a limited number side by side."""
-        limit = asyncio.Semaphore(at_once)
-
-        async def one(item: Any) -> None:
-            async with limit:
-                await work(item)
-
-        try:
-            async with asyncio.TaskGroup() as group:
-                for item in items:
-                    group.create_task(one(item))
-        except BaseExceptionGroup as failures:
-            raise failures.exceptions[0] from failures
 
     def _note(self, text: str) -> None:
         self.log.append(text)

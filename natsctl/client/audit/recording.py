@@ -23,7 +23,7 @@ from natsctl.client.audit.bundle import (
     Bundle,
 )
 from natsctl.client.message import HeaderLike, Message
-from natsctl.client.received import Received
+from natsctl.client.received import Received, not_traced
 from natsctl.client.system.system_account import PAGES
 
 Document = dict[str, Any]
@@ -78,6 +78,7 @@ class RecordedConnection:
 
     lost = reconnects = dry_run = False
     tracer = None
+    trace = trace_answer = staticmethod(not_traced)
     timeout_s = 5.0
 
     def __init__(self, bundle: Bundle) -> None:

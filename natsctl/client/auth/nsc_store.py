@@ -21,10 +21,10 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
 from natsctl.api.errors import ExitCode, NatsctlError, StorageError, UsageError
-from natsctl.client.atomic_file import PRIVATE, atomic_write, hold_lock
+from natsctl.client.atomic_file import PRIVATE, FileChange, hold_lock, make_private_folder
 from natsctl.client.auth.claims import Document, read_claims
 from natsctl.client.auth.keys import KeyPair, parse_key
 from natsctl.client.auth.operators import (
@@ -44,7 +44,6 @@ LOOK_EVERY_S: Final = 0.02
 _INFO_FILE: Final = ".nsc"
 _ACCOUNTS: Final = "accounts"
 _USERS: Final = "users"
-_PRIVATE_FOLDER: Final = 0o700
 _GITIGNORE: Final = "# ignore all nk files\n**/*.nk\n\n# ignore all creds files\n**/*.creds\n"
 
 Owned = TypeVar("Owned", bound=Entity)
@@ -54,13 +53,6 @@ class StoreChangedError(NatsctlError):
     """Another tool has changed the store since it was read."""
 
     exit_code = ExitCode.CONFLICT
-
-
-class StoreChange(NamedTuple):
-    """A file or folder of the store to write, or to remove without a text."""
-
-    path: Path
-    text: str | None
 
 
 class NscStore:
@@ -121,10 +113,10 @@ class NscStore:
         name = self._configured().get("select_operator")
         return name if isinstance(name, str) and name in self.names() else ""
 
-    def selecting(self, name: str) -> StoreChange:
+    def selecting(self, name: str) -> FileChange:
         """Return the change that selects an operator in the configuration of the `nats` tool, the rest of it kept."""
         text = json.dumps({**self._configured(), "select_operator": name}, separators=(",", ":"), ensure_ascii=False)
-        return StoreChange(self.config, text)
+        return FileChange(self.config, text)
 
     def _configured(self) -> dict[str, object]:
         try:
@@ -215,23 +207,23 @@ class NscStore:
 
     # -- writing
 
-    def changes(self, operator: Operator) -> list[StoreChange]:
+    def changes(self, operator: Operator) -> list[FileChange]:
         """Return the changes of a save, in order; raises EntityExistsError, StoreChangedError."""
-        found = [StoreChange(self.key_path(key.public), key.seed) for key in operator.added_keys if self._is_new(key)]
+        found = [FileChange(self.key_path(key.public), key.seed) for key in operator.added_keys if self._is_new(key)]
         if found and not (self.keys / ".gitignore").exists():
-            found.insert(0, StoreChange(self.keys / ".gitignore", _GITIGNORE))
+            found.insert(0, FileChange(self.keys / ".gitignore", _GITIGNORE))
         if not operator.stored_token:
             folder = self.stores / operator.name
             if folder.exists() and any(folder.iterdir()):
                 raise EntityExistsError(f"operator {operator.name} already exists in {self.stores}")
             info = {"managed": False, "name": operator.name, "kind": "operator", "version": "1"}
-            found.append(StoreChange(folder / _INFO_FILE, json.dumps(info, separators=(",", ":"))))
+            found.append(FileChange(folder / _INFO_FILE, json.dumps(info, separators=(",", ":"))))
         for entity in _entities(operator):
             if entity.is_modified:
                 self._check_unchanged(entity)
-                found.append(StoreChange(self.jwt_path(entity), entity.token))
+                found.append(FileChange(self.jwt_path(entity), entity.token))
                 if isinstance(entity, ManagedUser) and entity.key.is_private and self.credentials_path(entity).exists():
-                    found.append(StoreChange(self.credentials_path(entity), entity.credentials()))
+                    found.append(FileChange(self.credentials_path(entity), entity.credentials()))
         return found + list(self._removals(operator))
 
     def _is_new(self, key: KeyPair) -> bool:
@@ -248,29 +240,29 @@ class NscStore:
         if held != entity.stored_token:
             raise StoreChangedError(f"{path} was changed by another command meanwhile; nothing was written")
 
-    def _removals(self, operator: Operator) -> Iterator[StoreChange]:
+    def _removals(self, operator: Operator) -> Iterator[FileChange]:
         accounts = [(account, account.removed_users) for account in operator.accounts]
         accounts += [(account, [*account.users, *account.removed_users]) for account in operator.removed_accounts]
         for account, users in accounts:
             for user in users:
                 if user.stored_token:
-                    yield StoreChange(self.jwt_path(user), None)
+                    yield FileChange(self.jwt_path(user), None)
                     if self.credentials_path(user).exists():  # it has the private key, too
-                        yield StoreChange(self.credentials_path(user), None)
+                        yield FileChange(self.credentials_path(user), None)
             if account in operator.removed_accounts:
-                yield StoreChange(self.jwt_path(account), None)
+                yield FileChange(self.jwt_path(account), None)
         for public in operator.removed_keys:
             if self.key_path(public).exists():
-                yield StoreChange(self.key_path(public), None)
+                yield FileChange(self.key_path(public), None)
 
-    def save(self, operator: Operator) -> list[StoreChange]:
+    def save(self, operator: Operator) -> list[FileChange]:
         """Write the changes and return them; raises EntityExistsError, StoreChangedError, StorageError."""
         with self._locked():
             done = self.changes(operator)
             for change in done:
                 self.apply(change)
             if not operator.stored_token:
-                _make_folder(self.stores / operator.name / _ACCOUNTS)
+                make_private_folder(self.stores / operator.name / _ACCOUNTS)
         for entity in _entities(operator):
             entity.stored_token = entity.token
         for account in operator.accounts:
@@ -287,7 +279,7 @@ class NscStore:
         """
         path = self.stores.parent / LOCK_NAME
         try:
-            _make_folder(path.parent)
+            make_private_folder(path.parent)
             lock = os.open(path, os.O_RDWR | os.O_CREAT, PRIVATE)
         except PermissionError:
             yield
@@ -304,16 +296,12 @@ class NscStore:
         finally:
             os.close(lock)
 
-    def apply(self, change: StoreChange) -> None:
+    def apply(self, change: FileChange) -> None:
         """Write or remove one file; raises StorageError."""
         try:
-            if change.text is not None:
-                _make_folder(change.path.parent)
-                with atomic_write(change.path, PRIVATE, durable=True) as file:
-                    file.write(change.text.encode())
-                return
-            change.path.unlink(missing_ok=True)
-            _remove_empty_folders(change.path.parent, (self.stores, self.keys))
+            change.apply()
+            if change.text is None:
+                _remove_empty_folders(change.path.parent, (self.stores, self.keys))
         except OSError as failure:
             raise StorageError(f"{change.path}: {failure.strerror or failure}") from failure
 
@@ -339,11 +327,6 @@ def _folders(place: Path) -> list[Path]:
 
 def _files(place: Path) -> list[Path]:
     return sorted(place.glob("*.jwt"), key=lambda path: path.stem) if place.is_dir() else []
-
-
-def _make_folder(folder: Path) -> None:
-    for missing in reversed([one for one in (folder, *folder.parents) if not one.exists()]):
-        missing.mkdir(mode=_PRIVATE_FOLDER, exist_ok=True)
 
 
 def _remove_empty_folders(folder: Path, ends: tuple[Path, ...]) -> None:

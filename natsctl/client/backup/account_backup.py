@@ -9,7 +9,6 @@ Streams are restored side by side, in the order that mirrors and sources need: a
 
 from __future__ import annotations
 
-import asyncio
 import shutil
 import tempfile
 import time
@@ -32,6 +31,7 @@ from natsctl.client.backup.writer import rename_folder
 from natsctl.client.buckets import kind_of
 from natsctl.client.message import DryRunError, Planned
 from natsctl.client.received import UNUSABLE
+from natsctl.client.requests import side_by_side
 
 
 def origins_of(config: Mapping[str, Any]) -> set[str]:
@@ -124,26 +124,22 @@ def failed(name: str, why: str) -> StreamOutcome:
     return StreamOutcome(stream=name, action="failed", error=why)
 
 
-async def side_by_side(
+async def outcomes(
     names: Iterable[str], work: Callable[[str], Awaitable[StreamOutcome]], parallel: int, overall: Overall
 ) -> list[StreamOutcome]:
     """Return the outcome of each stream in the order of the names; at most `parallel` run at once."""
-    gate = asyncio.Semaphore(parallel)
 
-    async def one(name: str) -> StreamOutcome:
-        async with gate:
-            try:
-                return await work(name)
-            except NatsctlError as failure:
-                return failed(name, failure.text + (f" ({failure.hint})" if failure.hint else ""))
-            except UNUSABLE as failure:
-                return failed(name, f"the server's answer is not understood: {failure!r}")
-            finally:
-                overall.finished(name)
+    async def outcome(name: str) -> StreamOutcome:
+        try:
+            return await work(name)
+        except NatsctlError as failure:
+            return failed(name, failure.text + (f" ({failure.hint})" if failure.hint else ""))
+        except UNUSABLE as failure:
+            return failed(name, f"the server's answer is not understood: {failure!r}")
+        finally:
+            overall.finished(name)
 
-    async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(one(name)) for name in names]
-    return [task.result() for task in tasks]
+    return await side_by_side(outcome, names, parallel)
 
 
 async def save_account_data(
@@ -187,7 +183,7 @@ async def save_account_data(
                 warnings=warnings,
             )
 
-        outcome.streams = await side_by_side(sorted(states), save, parallel, overall)
+        outcome.streams = await outcomes(sorted(states), save, parallel, overall)
         outcome.streams += [failed(name, "the servers that have it do not answer") for name in sorted(unseen)]
         if len(outcome.failed) < len(outcome.streams) or not outcome.streams:
             rename_folder(part, folder)
@@ -287,7 +283,7 @@ async def restore_account_data(
         return _outcome(name, done)
 
     for group in groups:
-        outcome.streams += await side_by_side(group, restore, parallel, overall)
+        outcome.streams += await outcomes(group, restore, parallel, overall)
     outcome.elapsed = int((time.monotonic() - begun) * 1e9)
     return outcome
 

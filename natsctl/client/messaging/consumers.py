@@ -187,8 +187,7 @@ async def pull(manager: Manager, stream: str, consumer: str, request: dict[str, 
     subscription.watched = subject
     opening = connection.openings
     try:
-        if connection.tracer is not None:
-            connection.tracer.request(subject, payload)
+        connection.trace(subject, payload)
         await connection.publish(subject, payload, reply=inbox)
         left = int(request["batch"])
         while left > 0:
@@ -220,9 +219,8 @@ async def _next(connection: Connection, subscription: Subscription, request: dic
             raise LeadershipChangeError("the server no longer reports that the request is waiting")
         if message is None or message.status != _HEARTBEAT:
             break
-    if message is not None and connection.tracer is not None:
-        status = f"{message.status} {message.description}".encode()
-        connection.tracer.answer(message.subject, status if message.status else message.body)
+    if message is not None:
+        connection.trace_answer(message.subject, message)
     return message
 
 

@@ -327,8 +327,7 @@ class DirectFeed(MessageFeed):
         request = codec.encode(self._request())
         subscription = await connection.subscribe(connection.new_inbox())
         subscription.watched = subject
-        if connection.tracer is not None:
-            connection.tracer.request(subject, request)
+        connection.trace(subject, request)
         before, taken = self._last_seq, 0
         try:
             await connection.publish(subject, request, reply=subscription.subject)

@@ -69,12 +69,9 @@ async def at(manager: Manager, stream: str, seq: int, *, direct: bool) -> Stored
 
 async def _direct(manager: Manager, target: str, body: bytes) -> tuple[bool, StoredResult | None]:
     """Return whether direct gets have a responder, and the message. Raises ProtocolError."""
-    tracer = manager.connection.tracer
-    if tracer is not None:
-        tracer.request(target, body)
+    manager.connection.trace(target, body)
     message = await patiently(manager.connection, lambda: manager.connection.request(target, body))
-    if tracer is not None:
-        tracer.answer(target, f"{message.status} {message.description}".encode() if message.status else message.body)
+    manager.connection.trace_answer(target, message)
     if message.status == NO_RESPONDERS:
         return False, None
     if message.status == _NOT_FOUND:

@@ -22,10 +22,10 @@ from __future__ import annotations
 import asyncio
 import shutil
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from natsctl.api import endpoints
 from natsctl.api.errors import NatsctlError
@@ -48,13 +48,12 @@ from natsctl.client.migration.migration_state import (
 )
 from natsctl.client.migration.origin import MigrationOrigin, continued, continued_in, reached_in
 from natsctl.client.migration.spool import Kept, Spool, copy_stream, kept_of
+from natsctl.client.requests import side_by_side
 
 CAUGHT_UP: Final = 1_000
 """Maximum messages of a pass for the copy to be near enough to the end, and the maximum passes to get there."""
 PASSES: Final = 10
 _TAKE_BACK_HINT: Final = "--cutover finishes it, --abort takes it back"
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,23 +72,6 @@ class MigrationOptions:
     def partial(self) -> bool:
         """Return whether only a part of the messages is wanted."""
         return bool(self.sample or self.since_ns)
-
-
-async def _each(names: Iterable[str], work: Callable[[str], Awaitable[T]], parallel: int) -> list[T]:
-    """Return the results for each name; raises the first failure, once the others have ended."""
-    gate = asyncio.Semaphore(max(parallel, 1))
-
-    async def one(name: str) -> T:
-        async with gate:
-            return await work(name)
-
-    tasks = [asyncio.ensure_future(one(name)) for name in names]
-    try:
-        return list(await asyncio.gather(*tasks))
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 class Migration:
@@ -178,7 +160,7 @@ class Migration:
         infos = await self._chosen()
         self._preview(infos, cutover=False)
         self.folder.save()
-        await _each(infos, self._copy_one, self.options.parallel)
+        await side_by_side(self._copy_one, infos, self.options.parallel)
         return self._report("copied", infos)
 
     async def _copy_one(self, name: str) -> None:
@@ -259,14 +241,14 @@ class Migration:
         self._preview(infos, cutover=True)
         self.folder.save()
         if not interrupted:
-            await _each(infos, self._copy_one, self.options.parallel)
+            await side_by_side(self._copy_one, infos, self.options.parallel)
             self.folder.state.stopped_ns = time.time_ns()
         try:
             for name in infos:
                 record = self._record(name)
                 record.phase = MigrationPhase.STOPPED if record.phase is MigrationPhase.COPYING else record.phase
             self.folder.save()
-            await _each(self.folder.streams_in(MigrationPhase.STOPPED), self._stop, len(infos))
+            await side_by_side(self._stop, self.folder.streams_in(MigrationPhase.STOPPED), len(infos))
             await self._restore_all(infos)
         except BaseException:
             await self._undo(infos)
@@ -283,7 +265,7 @@ class Migration:
         self._done, self._verifies = {}, not self.options.partial
         groups, circle = in_order({name: info.get("config") or {} for name, info in infos.items()})
         for group in [*groups, circle]:
-            await _each(group, self._restore_one, self.options.parallel)
+            await side_by_side(self._restore_one, group, self.options.parallel)
 
     async def _restore_one(self, name: str) -> None:
         """Copy the rest of a stream, restore it at the destination, and compare both."""
@@ -398,9 +380,9 @@ class Migration:
         for name in chosen:
             self._record(name).phase = MigrationPhase.OPENING
         self.folder.save()
-        await _each(chosen, self._open, len(chosen))
+        await side_by_side(self._open, chosen, len(chosen))
         pause = time.time_ns() - state.stopped_ns if state.stopped_ns else 0
-        await _each(chosen, self._replicate, self.options.parallel)
+        await side_by_side(self._replicate, chosen, self.options.parallel)
         for name in chosen:
             self._record(name).phase = MigrationPhase.DONE
             shutil.rmtree(self.folder.place(name), ignore_errors=True)

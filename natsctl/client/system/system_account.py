@@ -18,7 +18,7 @@ from natsctl.api.catalogue import ApiError
 from natsctl.api.errors import ApiResponseError, NatsctlError, NotAuthorisedError, ProtocolError, UnreachableError
 from natsctl.client.connection import Connection
 from natsctl.client.message import NO_RESPONDERS, DryRunError, Planned
-from natsctl.client.requests import list_in, number_in, parse_object
+from natsctl.client.requests import list_in, number_in, parse_object, side_by_side
 
 if TYPE_CHECKING:
     from natsctl.client.manager import Manager
@@ -145,7 +145,6 @@ class SystemAccountRequiredError(NotAuthorisedError):
 class System:
     def __init__(self, manager: Manager) -> None:
         self.connection: Connection = manager.connection
-        self._at_once = asyncio.Semaphore(MAX_SIDE_BY_SIDE)
 
     async def ping(self, scope: ServerScope = ALL) -> ServerAnswers:
         """Return the statistics of every chosen server.
@@ -178,16 +177,15 @@ class System:
 
         async def ask(server: ServerAnswer) -> ServerAnswer | None:
             try:
-                async with self._at_once:
-                    return await self._all_pages(server.id, what, body or {})
+                return await self._all_pages(server.id, what, body or {})
             except ProtocolError as failure:
                 self.connection.received.leave_out(f"Server {server.name}: {failure.text}")
                 return None
             except UnreachableError:
                 return None
 
-        answers = await asyncio.gather(*(ask(server) for server in servers))
-        return [one for one in answers if one is not None]
+        answers = await side_by_side(ask, servers, MAX_SIDE_BY_SIDE)
+        return [answer for answer in answers if answer is not None]
 
     async def ask_one(
         self, server: str, what: str, body: dict[str, Any] | None = None, *, changes: bool = False
@@ -285,9 +283,7 @@ async def exchange(
     Raises SystemAccountRequiredError without responders, UnreachableError without an answer.
     """
     payload = json.dumps(body).encode() if body else b""
-    tracer = connection.tracer
-    if tracer is not None:
-        tracer.request(subject, payload)
+    connection.trace(subject, payload)
     loop = asyncio.get_running_loop()
     begin_s = loop.time()
     message = await connection.request(subject, payload, timeout_s=timeout_s)
@@ -309,8 +305,7 @@ async def gather(
     none comes.
     """
     payload = body if isinstance(body, bytes) else json.dumps(body).encode() if body else b""
-    if connection.tracer is not None:
-        connection.tracer.request(subject, payload)
+    connection.trace(subject, payload)
     inbox = connection.new_inbox()
     subscription = await connection.subscribe(inbox)
     subscription.watched = subject
@@ -338,9 +333,7 @@ async def gather(
 
 
 def _read(connection: Connection, subject: str, message: Message, elapsed_s: float) -> ServerAnswer:
-    if connection.tracer is not None:
-        status = f"{message.status} {message.description}".encode()
-        connection.tracer.answer(subject, message.body or status)
+    connection.trace_answer(subject, message)
     if message.status == NO_RESPONDERS:
         raise SystemAccountRequiredError(subject)
     return ServerAnswer(parse_object(message.body, subject), int(elapsed_s * 1e9))

@@ -92,13 +92,13 @@ def _shown(width: int) -> dict[str, Callable[[], Any]]:
     from natsctl.client.buckets import Entry
     from natsctl.client.counters import Counter
     from natsctl.client.latency import Trips
-    from natsctl.client.object_store import StoredObject
+    from natsctl.client.object_store import read_object
     from natsctl.client.services import ServiceInfo, ServiceStats
     from natsctl.client.system.top import TopView
 
     subjects = sorted(ANSWERS["subjects"]["state"]["subjects"].items(), key=lambda one: (one[1], one[0]))
     keys = [Entry(*row[:-1], row[-1].encode()) for row in SHOWN["keys"]]
-    objects = [StoredObject(*row) for row in SHOWN["objects"]]
+    objects = [read_object(*row) for row in SHOWN["objects"]]
     [outcome], [report], [view] = _models(AccountOutcome, "outcome"), _models(Report, "report"), _models(TopView, "top")
     services, stats = _models(ServiceInfo, "services"), _models(ServiceStats, "service_stats")
     return {

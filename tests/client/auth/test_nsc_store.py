@@ -8,11 +8,11 @@ import threading
 import pytest
 
 from natsctl.api.errors import StorageError, UsageError
-from natsctl.client.atomic_file import hold_lock
+from natsctl.client.atomic_file import FileChange, hold_lock
 from natsctl.client.auth import nsc_store
 from natsctl.client.auth.claims import InvalidJwtError, add_tags
 from natsctl.client.auth.keys import generate_key
-from natsctl.client.auth.nsc_store import NscStore, StoreChange, StoreChangedError
+from natsctl.client.auth.nsc_store import NscStore, StoreChangedError
 from natsctl.client.auth.operators import EntityExistsError, Operator, new_operator
 
 
@@ -84,7 +84,7 @@ def test_a_save_waits_for_another_one_and_sees_its_change(
 
     second = threading.Thread(target=save_second)
 
-    def slow(self: NscStore, change: StoreChange) -> None:
+    def slow(self: NscStore, change: FileChange) -> None:
         if not begun.is_set():
             begun.set()
             second.start()
