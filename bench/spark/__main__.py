@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-from bench.spark.commands import WARM, Run, measure_commands, measure_import
+from bench.spark.commands import COLD, WARM, Run, measure_commands, measure_import
 from bench.spark.direct import Figures, measure_without_spark, temporary
 from bench.spark.targets import SHOWN, Results, rate, shown, summary, us
 from bench.spark.through import FEW, measure_through_spark
@@ -49,7 +49,7 @@ def report_commands(kind: Kind, found: dict[str, Run]) -> None:
     for name, one in found.items():
         print(f"  {name:38} {one.wall_s:8.2f} s   {one.cpu_s:8.2f} s of CPU")
     if WARM in found:
-        ratio = found["natsctl sql, cold"].cpu_s / found["spark-submit"].cpu_s
+        ratio = found[COLD].cpu_s / found["spark-submit"].cpu_s
         warm_s = found["natsctl sql, warm session"].wall_s
         print(f"  cold / stock, CPU: {ratio:.2f} (target 0.5: {'met' if ratio <= 0.5 else 'MISSED'})")
         print(f"  warm: {warm_s:.2f} s (target 2 s: {'met' if warm_s <= 2 else 'MISSED'})", flush=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import subprocess
 import sys
 import tempfile
@@ -10,8 +11,8 @@ from typing import Final
 
 from pyspark.sql.types import StructType
 
-from bench.spark.raw import Wire, drain, fetch, publish, publish_acknowledged
-from bench.spark.rows import batches, lines
+from bench.spark.raw import Wire, drain, fetch, publish, publish_acknowledged, publish_nats_py
+from bench.spark.rows import batches, lines, payload
 from bench.spark.spent import Spent, spent_by
 from natsctl.spark.source.backups import backup_reader
 from natsctl.spark.source.fetch import read_range
@@ -59,6 +60,12 @@ def measure_without_spark(server: ServerProcess, number: int, folder: Path) -> F
     figures["read, the source's reader"] = number, spent_by(lambda: _read(url, "ORDERS", number), pid)
     some = number // NATS_PY_SHARE
     figures["read, nats-py fetch"] = some, spent_by(lambda: fetch(url, "ORDERS", some), pid)
+    file = folder / "nats-py.parquet"
+    figures["to Parquet, nats-py fetch"] = some, spent_by(lambda: fetch(url, "ORDERS", some, file), pid)
+    make(url, "PY")
+    chance = random.Random(7)
+    payloads = [payload(chance, index) for index in range(some)]
+    figures["publish, nats-py, 500 in flight"] = some, spent_by(lambda: publish_nats_py(url, "PY.x", payloads), pid)
     backup = folder / "backup"
     subprocess.run([NATSCTL, "-s", url, "stream", "backup", "ORDERS", str(backup)], check=True, capture_output=True)
     figures["read, a backup"] = number, spent_by(lambda: _scan(backup, number))

@@ -6,15 +6,20 @@ import asyncio
 import json
 import socket
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 import nats
+import pyarrow as pa
+import pyarrow.parquet as pq
 from nats.js.api import AckPolicy, ConsumerConfig
 
 BATCH: Final = 10_000
 WINDOW: Final = 4_000
 """Messages of which only the last asks for an acknowledgement; nats-server drops what it cannot queue."""
+IN_FLIGHT: Final = 500
+"""Messages that nats-py has sent without an acknowledgement."""
 _RECEIVE_BYTES: Final = 1 << 20
 _WITHIN_S: Final = 120.0
 
@@ -114,8 +119,9 @@ def drain(url: str, stream: str, number: int) -> None:
     wire.close()
 
 
-def fetch(url: str, stream: str, number: int) -> None:
-    """Receive so many messages as users of nats-py do."""
+def fetch(url: str, stream: str, number: int, file: Path | None = None) -> None:
+    """Receive so many messages as users of nats-py do, as rows of Arrow: count them by subject, or write them."""
+    found: list[pa.Table] = []
 
     async def work() -> None:
         client = await nats.connect(url)
@@ -123,8 +129,31 @@ def fetch(url: str, stream: str, number: int) -> None:
         subscription = await client.jetstream().pull_subscribe("", durable="py", stream=stream, config=config)
         left = number
         while left:
-            left -= len(await subscription.fetch(min(1000, left), timeout=_WITHIN_S))
+            messages = await subscription.fetch(min(1000, left), timeout=_WITHIN_S)
+            left -= len(messages)
+            columns = [[each.metadata.sequence.stream for each in messages], [each.subject for each in messages]]
+            found.append(pa.table([*columns, [each.data for each in messages]], names=["seq", "subject", "value"]))
         await subscription.unsubscribe()
+        await client.jetstream().delete_consumer(stream, "py")
+        await client.close()
+
+    asyncio.run(work())
+    table = pa.concat_tables(found)
+    if file is None:
+        table.group_by("subject").aggregate([([], "count_all")])
+    else:
+        pq.write_table(table, file)
+
+
+def publish_nats_py(url: str, subject: str, payloads: Sequence[bytes]) -> None:
+    """Publish payloads as users of nats-py do, 500 in flight, each with an id; wait for all acknowledgements."""
+
+    async def work() -> None:
+        client = await nats.connect(url)
+        stream = client.jetstream(publish_async_max_pending=IN_FLIGHT)
+        for number, payload in enumerate(payloads):
+            await stream.publish_async(subject, payload, headers={"Nats-Msg-Id": str(number)}, wait_stall=_WITHIN_S)
+        await stream.publish_async_completed()
         await client.close()
 
     asyncio.run(work())

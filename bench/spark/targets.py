@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from math import isnan, nan
 from typing import Final, NamedTuple
 
-from bench.spark.commands import IMPORT, IMPORTED, WARM, Run
+from bench.spark.commands import COLD, COUNTED, IMPORT, IMPORT_LINES, IMPORTED, WARM, Run
 from bench.spark.direct import Figures
 from bench.spark.spent import Spent
 from natsctl.testing.process import Kind
@@ -23,6 +23,15 @@ FLOOR, ARROW_FLOOR, READ, BACKUP, WRITE = (
     "Spark reads a backup",
     "Spark writes a stream",
 )
+MEMORY_GROUP, GROUP, MEMORY_FILE, FILE, EXPORT = (
+    "Spark groups Arrow in memory",
+    "Spark groups a stream",
+    "Spark, Arrow in memory to Parquet",
+    "Spark, a stream to Parquet",
+    "stream export, to Parquet",
+)
+DUCKDB_GROUP, DUCKDB_FILE = "DuckDB groups the exported Parquet", "DuckDB, Parquet to Parquet"
+NATS_PY_FILE, NATS_PY_WRITE = "to Parquet, nats-py fetch", "publish, nats-py, 500 in flight"
 READER, RAW, NATS_PY = "read, the source's reader", "read, raw", "read, nats-py fetch"
 WRITER, PUBLISHED = "publish, the source's writer", "publish, raw, ids and acks"
 UNKNOWN: Final = "not known"
@@ -64,6 +73,12 @@ def us(figures: Figures, name: str, of: Callable[[Spent], float] = lambda spent:
     """Return microseconds of CPU for each message."""
     number, spent = figures[name]
     return of(spent) / number * 1e6
+
+
+def wall_s(figures: Figures, name: str) -> float:
+    """Return seconds by the clock for a million messages; not a number if it is not known."""
+    number, spent = figures[name]
+    return spent.wall_s / number * 1e6 if spent.wall_s > 0 else nan
 
 
 def rate(figures: Figures, name: str) -> float:
@@ -109,6 +124,11 @@ def seconds(name: str) -> Callable[[Results, Kind], float]:
     return value
 
 
+def _import_ratio(results: Results, kind: Kind) -> float:
+    commands = results.commands.get(kind, {})
+    return commands[IMPORT_LINES].cpu_s / commands[IMPORT].cpu_s if IMPORT_LINES in commands else nan
+
+
 def _backup_share(results: Results, kind: Kind) -> float:
     """A backup's cost, of what the same messages cost that are read from nats-server.
 
@@ -132,10 +152,37 @@ TARGETS: Final = (
     Target("reader: msgs/s / nats-py's fetch", of_figures(lambda of: ratio(rate(of, READER), rate(of, NATS_PY))), 10),
     Target("backup: CPU / a read from nats-server", _backup_share, most=0.67),
     Target("write: msgs/s", of_figures(lambda of: rate(of, WRITE)), least=200_000),
+    Target(
+        "count and group: s / Arrow in memory",
+        of_figures(lambda of: ratio(wall_s(of, GROUP), wall_s(of, MEMORY_GROUP))),
+        most=1.3,
+    ),
+    Target(
+        "to Parquet: s / Arrow in memory",
+        of_figures(lambda of: ratio(wall_s(of, FILE), wall_s(of, MEMORY_FILE))),
+        most=1.3,
+    ),
+    Target(
+        "export to Parquet: CPU / Spark's write of a stream",
+        of_figures(lambda of: ratio(us(of, EXPORT), us(of, FILE))),
+        most=1.0,
+    ),
+    Target("import of JSON lines: CPU / of Parquet", _import_ratio, most=1.5),
+    Target("natsctl sql without Spark, s", seconds(COUNTED), most=0.5),
+    Target("natsctl sql after spark warm, s", seconds(COLD), most=8),
     Target(f"import of {IMPORTED:,} rows of Parquet, s", seconds(IMPORT), most=10),
     Target("spark warm, s", seconds(WARM), most=60),
 )
 COMPARED: Final[tuple[tuple[str, Callable[[Figures], float]], ...]] = (
+    ("count and group: CPU / Arrow in memory", lambda of: ratio(us(of, GROUP), us(of, MEMORY_GROUP))),
+    ("count and group: CPU but the server's / the same", lambda of: ratio(client_us(of, GROUP), us(of, MEMORY_GROUP))),
+    ("to Parquet: CPU / Arrow in memory", lambda of: ratio(us(of, FILE), us(of, MEMORY_FILE))),
+    ("count and group: nats-py's CPU / Spark's", lambda of: ratio(us(of, NATS_PY), us(of, GROUP))),
+    ("to Parquet: nats-py's CPU / Spark's", lambda of: ratio(us(of, NATS_PY_FILE), us(of, FILE))),
+    ("count and group: CPU / DuckDB's on the export", lambda of: ratio(us(of, GROUP), us(of, DUCKDB_GROUP))),
+    ("to Parquet: CPU / DuckDB's copy of the export", lambda of: ratio(us(of, FILE), us(of, DUCKDB_FILE))),
+    ("write: msgs/s / nats-py's, 500 in flight", lambda of: ratio(rate(of, WRITE), rate(of, NATS_PY_WRITE))),
+    ("write: nats-py's CPU / Spark's", lambda of: ratio(us(of, NATS_PY_WRITE), us(of, WRITE))),
     ("write: us of CPU a message, all processes", lambda of: us(of, WRITE)),
     ("write: msgs/s / a bare socket's, ids and acks", lambda of: ratio(rate(of, WRITE), rate(of, PUBLISHED))),
     ("writer: CPU / a bare socket's", lambda of: ratio(us(of, WRITER), us(of, PUBLISHED))),

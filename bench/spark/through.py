@@ -7,14 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.cloudpickle import register_pickle_by_value
 
 from bench.spark import rows
 from bench.spark.direct import WRITTEN_SHARE, Figures, make
 from bench.spark.spent import Spent, spent_by
+from natsctl.spark.files.file_export import FileTarget, export
+from natsctl.spark.files.file_formats import PARQUET
 from natsctl.testing.process import ServerProcess
 
 if TYPE_CHECKING:
@@ -54,11 +58,17 @@ def measure_through_spark(spark: SparkSession, server: ServerProcess, number: in
 
     figures = Figures()
     make(url, "SPARK")
+    files = Files(spark, url, folder)
     queries: dict[str, Callable[[int], None]] = {
         "Spark's floor, rows in memory": lambda wanted: _drop(memory(wanted, rows.MemorySource)),
         "Spark's floor, Arrow in memory": lambda wanted: _drop(memory(wanted)),
         "Spark reads a stream": lambda wanted: _drop(stream(wanted)),
         "Spark reads a backup": lambda wanted: _drop(backup(wanted)),
+        "Spark groups Arrow in memory": lambda wanted: _group(memory(wanted)),
+        "Spark groups a stream": lambda wanted: _group(stream(wanted)),
+        "Spark, Arrow in memory to Parquet": lambda wanted: files.write(memory(wanted)),
+        "Spark, a stream to Parquet": lambda wanted: files.write(stream(wanted)),
+        "stream export, to Parquet": files.export,
         "Spark writes a stream": lambda wanted: _write(memory(wanted), url),
     }
     for name, work in queries.items():
@@ -68,7 +78,37 @@ def measure_through_spark(spark: SparkSession, server: ServerProcess, number: in
         fewer, whole = (_least(partial(work, number), pid) for number in (most // FEWER, most))
         figures[name] = most - most // FEWER, whole - fewer
         figures[FEW.format(name)] = most // FEWER, fewer
-    return figures
+    return figures | measure_duckdb(files.exported, number)
+
+
+class Files:
+    """Writes of Parquet, by Spark itself and as `natsctl stream export` does."""
+
+    def __init__(self, spark: SparkSession, url: str, folder: Path) -> None:
+        self._spark, self._url = spark, url
+        self._rows = str(folder / "rows")
+        self.exported = folder / "orders.parquet"
+
+    def write(self, frame: DataFrame) -> None:
+        frame.write.mode("overwrite").parquet(self._rows)
+
+    def export(self, wanted: int) -> None:
+        options = {"servers": self._url, "endingOffsets": f'{{"ORDERS": {wanted}}}', "stream": "ORDERS"}
+        options |= {"failOnDataLoss": "false", "minPartitions": str(PARTS)}
+        export(self._spark, options, "ORDERS", FileTarget(str(self.exported), PARQUET, force=True))
+
+
+def measure_duckdb(file: Path, number: int) -> Figures:
+    """Count and group the exported Parquet with DuckDB, and write it anew; nothing where DuckDB is not installed."""
+    if find_spec("duckdb") is None:
+        return Figures()
+    duckdb: Any = import_module("duckdb")
+    group = f"SELECT subject, count(*) FROM '{file}' GROUP BY subject"
+    copy = f"COPY (SELECT * FROM '{file}') TO '{file}.copy' (FORMAT parquet)"
+    return {
+        "DuckDB groups the exported Parquet": (number, spent_by(lambda: duckdb.sql(group).fetchall())),
+        "DuckDB, Parquet to Parquet": (number, spent_by(lambda: duckdb.sql(copy))),
+    }
 
 
 def _least(work: Callable[[], None], pid: int) -> Spent:
@@ -78,6 +118,11 @@ def _least(work: Callable[[], None], pid: int) -> Spent:
 def _drop(frame: DataFrame) -> None:
     """Have Spark produce all rows, and throw them away."""
     frame.write.format("noop").mode("overwrite").save()
+
+
+def _group(frame: DataFrame) -> None:
+    """Have Spark count all rows by subject."""
+    frame.groupBy("subject").count().write.format("noop").mode("overwrite").save()
 
 
 def _write(frame: DataFrame, url: str) -> None:

@@ -158,9 +158,9 @@ KILL_AGAIN_AFTER_S: Final = 0.2
 ATTEMPTS: Final = 4
 """Starts of a driver at most: once, after its kill, and after failures that call for a restart."""
 _LOCAL = re.compile(r"local\[(\w+|\*)\]")
-_WORKER: Final = b"\0pyspark.worker\0"
+TASK_WORKER: Final = b"\0pyspark.worker\0"
 """Argument of the Python processes of tasks, which those of the source on the driver do not have."""
-_JAVA: Final = b"SparkSubmit"
+JAVA: Final = b"SparkSubmit"
 
 
 @dataclass
@@ -278,7 +278,10 @@ class KillRun:
     def _executor_dies(self) -> bool:
         """Kill a Python process that runs a task, if one does just now."""
         tasks = [
-            child for daemon in self._below(_WORKER) for child in children_of(daemon) if _WORKER in command_line(child)
+            child
+            for daemon in self._below(TASK_WORKER)
+            for child in children_of(daemon)
+            if TASK_WORKER in command_line(child)
         ]
         if not tasks:
             return False
@@ -299,7 +302,7 @@ class KillRun:
         """kill -9 the driver, its Java first, which would end in good order without it."""
         if self._driver is None:
             return
-        for pid in self._below(_JAVA):
+        for pid in self._below(JAVA):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         self._driver.kill()
@@ -307,14 +310,8 @@ class KillRun:
 
     def _below(self, word: bytes) -> list[int]:
         """Processes anywhere below the driver that have a word in their command line."""
-        if self._driver is None or self._driver.poll() is not None:
-            return []
-        found, todo = [], [self._driver.pid]
-        while todo:
-            pid = todo.pop()
-            found.append(pid)
-            todo += children_of(pid)
-        return [pid for pid in found[1:] if word in command_line(pid)]
+        running = self._driver is not None and self._driver.poll() is None
+        return descendants(self._driver.pid, word) if self._driver and running else []
 
 
 class BatchRuns:
@@ -416,6 +413,16 @@ def main(argv: Sequence[str] | None = None) -> int:
             summary.failure = str(failure)
     print(json.dumps(asdict(summary), indent=None if options.json else 2))
     return 1 if summary.broken else 0
+
+
+def descendants(pid: int, word: bytes) -> list[int]:
+    """Return the processes anywhere below one that have a word in their command line."""
+    found, todo = [], [pid]
+    while todo:
+        pid = todo.pop()
+        found.append(pid)
+        todo += children_of(pid)
+    return [pid for pid in found[1:] if word in command_line(pid)]
 
 
 def children_of(parent: int) -> list[int]:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 _READ_BYTES: Final = 1 << 20
 """Bytes of lines that are parsed at once, and the rest of the last line."""
+_KEPT_BYTES: Final = 256 << 20
+"""Rows that are kept in memory between the two readings of an import; larger files are parsed twice."""
 
 
 class _HeaderLine(msgspec.Struct, forbid_unknown_fields=True, gc=False):
@@ -60,9 +62,11 @@ class JsonLines:
         """Read these files; with `has_subject` each line needs a subject."""
         self._paths, self._has_subject = paths, has_subject
         self._max_messages, self._max_bytes = max_messages, max_bytes
+        self._kept: list[pa.RecordBatch] | None = None
 
     def scan(self, scan: ImportScan) -> None:
-        messages, has_values = 0, False
+        messages, has_values, size = 0, False, 0
+        kept = list[pa.RecordBatch]()
         for lines in self._lines():
             batch = self._batch(lines)
             messages += batch.num_rows
@@ -71,14 +75,20 @@ class JsonLines:
             has_values = has_values or any(_has_value(line) for line in lines)
             scan.add(batch)
             scan.add_payloads(batch.column("value"))
+            size += batch.nbytes
+            if size <= _KEPT_BYTES:
+                kept.append(batch)
+            else:
+                kept.clear()
+        self._kept = kept if size <= _KEPT_BYTES else None
         if messages and not has_values:
             raise ValueError("no column value")
 
     def batches(self, rows: int) -> Iterator[pa.RecordBatch]:
         """Yield all messages, at most so many rows at once."""
-        for lines in self._lines():
-            for start in range(0, len(lines), rows):
-                yield self._batch(lines[start : start + rows])
+        for batch in self._kept if self._kept is not None else map(self._batch, self._lines()):
+            for start in range(0, batch.num_rows, rows):
+                yield batch.slice(start, rows)
 
     def _lines(self) -> Iterator[Sequence[_TextLine] | Sequence[_RawLine]]:
         size = 0

@@ -412,6 +412,18 @@ OF_KAFKA: Final = {
     "groupidprefix": "commitConsumer",
     "fetchoffset.numretries": "numRetries",
     "fetchoffset.retryintervalms": "retryInterval",
+    "kafkaconsumer.polltimeoutms": "fetchTimeout",
+    "kafka.max.poll.records": "fetchMessages",
+    "kafka.fetch.max.bytes": "fetchBytes",
+    "kafka.security.protocol": "tlsCa",
+    "kafka.ssl.truststore.location": "tlsCa",
+    "kafka.ssl.keystore.location": "tlsCert",
+    "kafka.sasl.jaas.config": "credentials",
+    "kafka.enable.idempotence": "idempotence",
+    "kafka.max.in.flight.requests.per.connection": "window",
+    "kafka.linger.ms": "window",
+    "kafka.batch.size": "window",
+    "kafka.delivery.timeout.ms": "ackTimeout",
 }
 """Our names of options of Spark's Kafka source (in lower case)."""
 

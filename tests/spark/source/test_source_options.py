@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from natsctl.spark.source.driver_settings import server_settings
@@ -10,6 +12,7 @@ from natsctl.spark.source.read_request import reading_of
 from natsctl.spark.source.source_options import (
     BATCH_READ,
     BATCH_WRITE,
+    OF_KAFKA,
     STREAM_READ,
     STREAM_WRITE,
     TABLE,
@@ -148,3 +151,11 @@ def test_logins_in_urls_are_taken_out_of_them() -> None:
     assert settings.urls == ("nats://a:1", "nats://b:2")
     assert (settings.user, settings.password) == ("bob", "s@crt")
     assert "s@crt" not in repr(settings)
+
+
+def test_each_option_of_kafka_is_in_the_table_of_the_documentation() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "spark.md").read_text()
+    table = page.partition("**Kafka option → here.**")[2].partition("##")[0].lower()
+    rows = [line.split("|") for line in table.splitlines() if line.startswith("| ")]
+    for kafka, here in OF_KAFKA.items():
+        assert any(f"`{kafka}`" in row[1] and f"`{here.lower()}`" in row[2] for row in rows), kafka
