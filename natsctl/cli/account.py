@@ -221,11 +221,9 @@ def connections(session: Session, given: Given, view: View, top_rows: Top = 1000
     """Show the account's connections, those with most subscriptions first."""
     from natsctl.client.account import own_answers
 
-    body = request_of(given)
-
     show_report(
         session,
-        lambda: session.run(lambda manager: own_answers(manager, "CONNZ", body)),
+        lambda manager: own_answers(manager, "CONNZ", request_of(given)),
         lambda answers: connection_report(answers, given, view, top_rows),
         view,
     )
@@ -244,7 +242,7 @@ def statistics(session: Session, view: View) -> None:
         document = [{key: value for key, value in row.items() if key != "facts"} for row in shown]
         return ServerReport(document, lambda width: render_statistics(shown, width, view.columns, view.wide), answers)
 
-    show_report(session, lambda: session.run(lambda manager: own_answers(manager, "STATZ")), make, view)
+    show_report(session, lambda manager: own_answers(manager, "STATZ"), make, view)
 
 
 class AccountOverview(AccountInfo):

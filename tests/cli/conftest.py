@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from natsctl.cli.framework.output import json_text
 from natsctl.cli.main import run as run_main
 from natsctl.testing.process import Kind, ServerProcess
 from tests.support import commands
@@ -51,7 +52,7 @@ class Published:
 
     def printing(self, show: Callable[[Any], None]) -> Callable[[Any], None]:
         def shown(document: Any) -> None:
-            self._documents.append(json.loads(document) if isinstance(document, str | bytes) else document)
+            self._documents.append(json.loads(json_text(document)))
             show(document)
 
         return shown
@@ -73,7 +74,7 @@ class Published:
         names = "-n" in words or "--names" in words
         allowed = "schema:DryRun" if dry else "schema:Names" if names else ""
         for document in self._documents:
-            if why := _differs(json.loads(json.dumps(document)), f"{answer}|{allowed}"):
+            if why := _differs(document, f"{answer}|{allowed}"):
                 self.faults.append(f"natsctl {noun.name} {' '.join(words)}: {why}")
 
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import pytest
 
 from natsctl.api.errors import UsageError
+from natsctl.cli.auth.account_settings import Removed
 from natsctl.cli.framework.command_line import NEEDED, Command, Dash, Parameter, command_of, take_out
 from natsctl.cli.framework.irregular_lines import sorted_by_typer
 from natsctl.cli.framework.nouns import every_command
@@ -159,6 +160,7 @@ def test_a_lone_dash_stays_one() -> None:
         "x\0",
         {"a": "\ud800"},
         {1: 2},
+        {"a": [Removed("é")]},
     ],
     ids=str,
 )

@@ -12,15 +12,7 @@ from natsctl.api.errors import ExitCode, NatsctlError, UnreachableError, UsageEr
 from natsctl.api.jwt_claims import AccountClaims
 from natsctl.api.units import plural
 from natsctl.cli.auth.operators import write_private
-from natsctl.cli.auth.selection import (
-    MaybeAccount,
-    MaybeOperator,
-    OperatorFlag,
-    chosen_account,
-    picked_operator,
-    save,
-    store,
-)
+from natsctl.cli.auth.selection import AccountFlags, MaybeOperator, OperatorFlag, picked_operator, save, store
 from natsctl.cli.framework import output
 from natsctl.cli.framework.consent import can_ask, confirmed
 from natsctl.cli.framework.flags import (
@@ -255,13 +247,11 @@ def configure(account: ManagedAccount, given: Given) -> None:
 
 
 @flagged((*SETTINGS, Flag("--no-tags", WORDS, "no_tags", "tags to remove")))
-def edit(
-    session: Session, given: Given, account: MaybeAccount = None, operator: OperatorFlag = None, json: Json = False
-) -> None:
+def edit(session: Session, given: Given, chosen: AccountFlags, json: Json = False) -> None:
     """Change the settings of an account that are given; servers know them once the account is pushed."""
     from natsctl.client.auth.account_claims import has_jetstream
 
-    place, found = chosen_account(session, operator, account)
+    place, found = chosen.find(session)
     _check_jetstream(given, enabled=has_jetstream(found))
     if not given:
         raise UsageError("nothing to change was given", hint="give flags such as --connections; see -h")
@@ -270,9 +260,9 @@ def edit(
     show_account(found, json)
 
 
-def info(session: Session, account: MaybeAccount = None, operator: OperatorFlag = None, json: Json = False) -> None:
+def info(session: Session, chosen: AccountFlags, json: Json = False) -> None:
     """Show an account; with -j the claims of its JWT."""
-    _, found = chosen_account(session, operator, account)
+    _, found = chosen.find(session)
     show_account(found, json)
 
 
@@ -294,7 +284,7 @@ def ls(
         known = [one.name for one in found]
         output.emit_json(known) if json else output.emit_names(known)
     elif json:
-        output.emit_json(msgspec.to_builtins(found))
+        output.emit_json(found)
     elif found:
         rows = [(one.name, one.subject, count(one.users), "true" * one.jetstream, "true" * one.system) for one in found]
         columns = ("Name", "Subject", "Users", "JetStream", "System")
@@ -303,41 +293,32 @@ def ls(
         output.emit("No Accounts found")
 
 
-def rm(
-    session: Session,
-    account: MaybeAccount = None,
-    operator: OperatorFlag = None,
-    force: Force = False,
-    json: Json = False,
-) -> None:
+def rm(session: Session, chosen: AccountFlags, force: Force = False, json: Json = False) -> None:
     """Remove an account with its users and keys from the store; servers keep the pushed JWT."""
-    place, found = chosen_account(session, operator, account)
+    place, found = chosen.find(session)
     found.operator.remove_account(found.subject)
     users = f" with {plural(len(found.users), 'user')}" if found.users else ""
     if not confirmed(session, f"remove account {found.name}{users} and its keys", force, typed=found.name):
         return
     save(session, place, found.operator)
-    output.emit_json(msgspec.to_builtins(Removed(found.name))) if json else output.emit(
-        f"Removed account {safe(found.name)}"
-    )
+    output.emit_json(Removed(found.name)) if json else output.emit(f"Removed account {safe(found.name)}")
 
 
 def push(
     session: Session,
-    account: MaybeAccount = None,
-    operator: OperatorFlag = None,
+    chosen: AccountFlags,
     show: Annotated[bool, Option("--show", help="show the account's JWT first")] = False,
     json: Json = False,
 ) -> None:
     """Send an account's JWT to the servers, logged in to the system account."""
-    _, found = chosen_account(session, operator, account)
+    _, found = chosen.find(session)
     if show and not json:
         output.emit(f"Account JWT for {safe(found.name)}\n\n{found.token}\n")
     answers, expected = session.run(lambda manager: _pushed(manager, found))
     failed = {one.name: refusal(one) for one in answers if refusal(one)}
     updated = [one.name for one in answers if one.name not in failed]
     if json:
-        output.emit_json(msgspec.to_builtins(PushedAccount(found.name, found.subject, updated, failed, expected)))
+        output.emit_json(PushedAccount(found.name, found.subject, updated, failed, expected))
     else:
         where = f"on {plural(expected, 'server')}" if expected else "on all servers"
         output.emit(f"Updating account {safe(found.name)} ({found.subject}) {where}\n")
@@ -386,7 +367,7 @@ def query(
     from natsctl.client.auth.keys import kind_of
 
     known = kind_of(account) == "account"
-    subject = account if known else chosen_account(session, operator, account)[1].subject
+    subject = account if known else AccountFlags(account, operator).find(session)[1].subject
     token = session.run(lambda manager: _looked_up(manager, subject))
     if not token:
         raise UnknownAccountError(f"the servers have no account {account}", hint="natsctl auth account push sends it")

@@ -8,9 +8,9 @@ import msgspec
 
 from natsctl.api.errors import UsageError
 from natsctl.cli.auth.account_settings import Removed, asked, show_list, store_account
-from natsctl.cli.auth.selection import MaybeAccount, OperatorFlag, chosen_account
+from natsctl.cli.auth.selection import AccountFlags, picked
 from natsctl.cli.framework import output
-from natsctl.cli.framework.consent import can_ask, confirmed_at_terminal
+from natsctl.cli.framework.consent import confirmed_at_terminal
 from natsctl.cli.framework.flags import Force, Json
 from natsctl.cli.framework.parameters import Argument, Option
 from natsctl.cli.framework.session import Session
@@ -52,10 +52,7 @@ def render_mappings(mappings: Mapping[str, Sequence[Document]]) -> Page:
 
 
 def _show_mappings(mappings: Mapping[str, Sequence[Document]], json: bool) -> None:
-    if json:
-        output.emit_json(_as_tool(mappings))
-        return
-    output.show_page(render_mappings(mappings))
+    output.emit_json(_as_tool(mappings)) if json else output.show_page(render_mappings(mappings))
 
 
 def _as_tool(mappings: Mapping[str, Sequence[Document]]) -> dict[str, Any]:
@@ -74,21 +71,20 @@ MaybeSource = Annotated[str | None, Argument(metavar="SOURCE", help="the subject
 
 def mapping_add(
     session: Session,
-    account: MaybeAccount = None,
+    chosen: AccountFlags,
     source: MaybeSource = None,
     target: Annotated[str | None, Argument(metavar="TARGET", help="the subject that it becomes")] = None,
     weight: Annotated[int, Argument(metavar="WEIGHT", help="percentage of the messages", min=1, max=100)] = (
         DEFAULT_WEIGHT
     ),
     cluster: Annotated[str, Argument(metavar="CLUSTER", help="in this cluster only")] = "",
-    operator: OperatorFlag = None,
     config: Annotated[
         str | None, Option("--config", metavar="FILE", help="mappings from a file, JSON or YAML; - for stdin")
     ] = None,
     json: Json = False,
 ) -> None:
     """Add a destination to a subject mapping of an account, or replace the mappings with a file's."""
-    store, found = chosen_account(session, operator, account)
+    store, found = chosen.find(session)
     if config is not None:
         from natsctl.cli.assets import parse_document, read_text
 
@@ -98,11 +94,11 @@ def mapping_add(
                 _check_mapping(one, str(destination["subject"]))
             set_mapping(found, one, destinations)
     else:
-        chosen = source or asked(session, "SOURCE", "Source subject", "The subject that is mapped")
+        subject = source or asked(session, "SOURCE", "Source subject", "The subject that is mapped")
         to = target or asked(session, "TARGET", "Target subject", "The subject that it becomes")
-        _check_mapping(chosen, to)
-        add_mapping(found, chosen, to, weight, cluster)
-        wanted = {chosen: mappings_of(found)[chosen]}
+        _check_mapping(subject, to)
+        add_mapping(found, subject, to, weight, cluster)
+        wanted = {subject: mappings_of(found)[subject]}
     store_account(session, store, found)
     _show_mappings(wanted, json)
 
@@ -119,12 +115,7 @@ def _check_mapping(source: str, target: str) -> None:
 
 def _picked_mapping(session: Session, account: ManagedAccount, source: str | None) -> str:
     known = list(mappings_of(account))
-    if source is None:
-        if not can_ask(session):
-            raise UsageError("SOURCE is missing", hint=f"there are {', '.join(known)}")
-        from natsctl.cli.framework.prompts import prompt_name
-
-        source = prompt_name("Select a mapping", known)
+    source = picked(session, source, "SOURCE", "Select a mapping", known)
     if source not in known:
         from natsctl.client.auth.operators import EntityNotFoundError
 
@@ -132,11 +123,9 @@ def _picked_mapping(session: Session, account: ManagedAccount, source: str | Non
     return source
 
 
-def mapping_ls(
-    session: Session, account: MaybeAccount = None, operator: OperatorFlag = None, json: Json = False
-) -> None:
+def mapping_ls(session: Session, chosen: AccountFlags, json: Json = False) -> None:
     """List the subject mappings of an account."""
-    _, found = chosen_account(session, operator, account)
+    _, found = chosen.find(session)
     mappings = mappings_of(found)
     rows = [
         (source, str(one.get("subject", "")), count(one.get("weight") or 100), str(one.get("cluster", "")))
@@ -148,43 +137,30 @@ def mapping_ls(
     show_list(title, columns, rows, _as_tool(mappings), "No mappings defined", json)
 
 
-def mapping_info(
-    session: Session,
-    account: MaybeAccount = None,
-    source: MaybeSource = None,
-    operator: OperatorFlag = None,
-    json: Json = False,
-) -> None:
+def mapping_info(session: Session, chosen: AccountFlags, source: MaybeSource = None, json: Json = False) -> None:
     """Show the mapping of a subject."""
-    _, found = chosen_account(session, operator, account)
+    _, found = chosen.find(session)
     if not mappings_of(found) and source is None:
         output.emit_json({}) if json else output.emit("No mappings defined")
         return
-    chosen = _picked_mapping(session, found, source)
-    _show_mappings({chosen: mappings_of(found)[chosen]}, json)
+    subject = _picked_mapping(session, found, source)
+    _show_mappings({subject: mappings_of(found)[subject]}, json)
 
 
 def mapping_rm(
-    session: Session,
-    account: MaybeAccount = None,
-    source: MaybeSource = None,
-    operator: OperatorFlag = None,
-    force: Force = False,
-    json: Json = False,
+    session: Session, chosen: AccountFlags, source: MaybeSource = None, force: Force = False, json: Json = False
 ) -> None:
     """Remove the mapping of a subject, with all of its destinations."""
-    store, found = chosen_account(session, operator, account)
+    store, found = chosen.find(session)
     if not mappings_of(found) and source is None:
         output.emit_json({}) if json else output.emit("No mappings defined")
         return
-    chosen = _picked_mapping(session, found, source)
-    if not force and not confirmed_at_terminal(session, f"remove the mapping of {chosen}"):
+    subject = _picked_mapping(session, found, source)
+    if not force and not confirmed_at_terminal(session, f"remove the mapping of {subject}"):
         return
-    remove_mapping(found, chosen)
+    remove_mapping(found, subject)
     store_account(session, store, found)
-    output.emit_json(msgspec.to_builtins(Removed(chosen))) if json else output.emit(
-        f"Deleted mapping {{{safe(chosen)}}}"
-    )
+    output.emit_json(Removed(subject)) if json else output.emit(f"Deleted mapping {{{safe(subject)}}}")
 
 
 VERBS = (

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from natsctl.api.errors import NatsctlError, StorageError, UsageError
 from natsctl.api.jwt_claims import OperatorClaims
 from natsctl.api.model import Model
-from natsctl.cli.auth.selection import MaybeOperator, picked_operator, save, store
+from natsctl.cli.auth.selection import MaybeOperator, picked, picked_operator, save, store
 from natsctl.cli.context import ShowSecrets
 from natsctl.cli.framework import output
 from natsctl.cli.framework.consent import can_ask, check_consent, confirmed
@@ -253,12 +253,8 @@ def select(session: Session, name: MaybeOperator = None, json: Json = False) -> 
 def _chosen(session: Session, place: NscStore) -> Operator:
     """Return the operator that a person picks, even if one is selected; the only one elsewhere."""
     names = place.names()
-    if len(names) > 1 and can_ask(session):
-        from natsctl.cli.framework.prompts import prompt_name
-
-        return place.operator(prompt_name("Select an Operator", names))
     if len(names) > 1:
-        raise UsageError("OPERATOR is missing", hint=f"there are {', '.join(names)}")
+        return place.operator(picked(session, None, "OPERATOR", "Select an Operator", names))
     return picked_operator(session, place, None)
 
 

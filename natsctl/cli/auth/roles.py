@@ -10,7 +10,7 @@ from natsctl.api.errors import UsageError
 from natsctl.api.jwt_claims import Template
 from natsctl.api.units import plural
 from natsctl.cli.auth.account_settings import Removed, show_list
-from natsctl.cli.auth.selection import MaybeAccount, OperatorFlag, chosen_account, save
+from natsctl.cli.auth.selection import AccountFlags, save
 from natsctl.cli.framework import output
 from natsctl.cli.framework.consent import can_ask, confirmed
 from natsctl.cli.framework.flags import (
@@ -107,29 +107,25 @@ def render_scope(key: str, scope: Document | None) -> Page:
 
 
 def _show(key: str, scope: Document | None, json: bool) -> None:
-    if json:
-        output.emit_json(msgspec.to_builtins(_shown(key, scope)))
-        return
-    output.show_page(render_scope(key, scope))
+    output.emit_json(_shown(key, scope)) if json else output.show_page(render_scope(key, scope))
 
 
 @flagged(SCOPE)
 def add(
     session: Session,
     given: Given,
-    account: MaybeAccount = None,
+    chosen: AccountFlags,
     role: Annotated[str | None, Argument(metavar="ROLE", help="the role of users that the key signs")] = None,
     unscoped: Annotated[
         bool, Option("--unscoped", help="a key without a role: its users have rules of their own")
     ] = False,
-    operator: OperatorFlag = None,
     json: Json = False,
 ) -> None:
     """Add a signing key to an account.
 
     Users that are signed with a key that has a role have the rules of that role.
     """
-    store, found = chosen_account(session, operator, account)
+    store, found = chosen.find(session)
     if role is None and not unscoped:
         role = _asked_role(session)
     if not role or unscoped:
@@ -173,20 +169,19 @@ def _picked(session: Session, account: ManagedAccount, name: str | None, word: s
 
 def info(
     session: Session,
-    account: MaybeAccount = None,
+    chosen: AccountFlags,
     key: Annotated[str | None, Argument(metavar="KEY", help="the role or the public key")] = None,
-    operator: OperatorFlag = None,
     json: Json = False,
 ) -> None:
     """Show a signing key, and the rules of its role."""
-    _, found = chosen_account(session, operator, account)
+    _, found = chosen.find(session)
     public = _picked(session, found, key, "KEY")
     _show(public, found.scopes[public], json)
 
 
-def ls(session: Session, account: MaybeAccount = None, operator: OperatorFlag = None, json: Json = False) -> None:
+def ls(session: Session, chosen: AccountFlags, json: Json = False) -> None:
     """List the signing keys of an account."""
-    _, found = chosen_account(session, operator, account)
+    _, found = chosen.find(session)
     keys = sorted((_shown(*one) for one in found.scopes.items()), key=lambda one: (not one.role, one.role, one.key))
     rows = [(one.key, one.role, one.description, *_counts(one.scope)) for one in keys]
     columns = ("Key", "Role", "Description", "Max Subscriptions", "Pub Perms", "Sub Perms")
@@ -209,14 +204,13 @@ def _counts(scope: Document | None) -> tuple[str, str, str]:
 
 def rm(
     session: Session,
-    account: MaybeAccount = None,
+    chosen: AccountFlags,
     key: Annotated[str | None, Option("--key", metavar="KEY", help="the role or the public key")] = None,
-    operator: OperatorFlag = None,
     force: Force = False,
     json: Json = False,
 ) -> None:
     """Remove a signing key; users that it signed cannot log in once the account is pushed."""
-    store, found = chosen_account(session, operator, account)
+    store, found = chosen.find(session)
     public = _picked(session, found, key, "--key")
     role = (found.scopes[public] or {}).get("role")
     action = f"remove the signing key {public}{f' of role {role}' if role else ''}"
@@ -227,7 +221,7 @@ def rm(
     if not confirmed(session, action, force):
         return
     save(session, store, found.operator)
-    output.emit_json(msgspec.to_builtins(Removed(public))) if json else output.emit(f"key {public} removed")
+    output.emit_json(Removed(public)) if json else output.emit(f"key {public} removed")
 
 
 _KEY: Final = "cli.auth.roles:SigningKey"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from natsctl.api.errors import UsageError
 from natsctl.cli.framework.consent import can_ask
@@ -11,6 +11,8 @@ from natsctl.cli.framework.parameters import Argument, Option
 from natsctl.client.auth.nsc_store import NscStore
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from natsctl.cli.framework.session import Session
     from natsctl.client.auth.operators import ManagedAccount, Operator
 
@@ -25,41 +27,48 @@ def store() -> NscStore:
     return NscStore.of_environment(os.environ)
 
 
+def picked(session: Session, name: str | None, word: str, text: str, names: Sequence[str], none: str = "") -> str:
+    """Return the name given as `word`, else a person's choice. Raises UsageError, with `none` if there are no names."""
+    if name is not None:
+        return name
+    if none and not names:
+        raise UsageError(none)
+    if not can_ask(session):
+        raise UsageError(f"{word} is missing", hint=f"there are {', '.join(names)}" if names else "")
+    from natsctl.cli.framework.prompts import prompt_name
+
+    return prompt_name(text, names)
+
+
 def picked_operator(session: Session, store: NscStore, name: str | None) -> Operator:
     """Return the operator of that name, else the selected one, the only one, or a person's choice.
 
     Raises UsageError, EntityNotFoundError.
     """
     names = store.names()
-    name = name or store.selected() or (names[0] if len(names) == 1 else "")
-    if not name:
-        if not names:
-            raise UsageError("there is no operator", hint="natsctl auth operator add NAME makes one")
-        if not can_ask(session):
-            raise UsageError("--operator is missing", hint=f"there are {', '.join(names)}")
-        from natsctl.cli.framework.prompts import prompt_name
-
-        name = prompt_name("Select an Operator", names)
-    return store.operator(name)
+    name = name or store.selected() or (names[0] if len(names) == 1 else None)
+    if not name and not names:
+        raise UsageError("there is no operator", hint="natsctl auth operator add NAME makes one")
+    return store.operator(picked(session, name, "--operator", "Select an Operator", names))
 
 
-def picked_account(session: Session, operator: Operator, name: str | None) -> ManagedAccount:
-    """Return the account of that name or public key, else the only one, or a choice; raises UsageError."""
-    if name is None:
-        names = sorted(one.name for one in operator.accounts)
-        if len(names) == 1:
-            return operator.accounts[0]
-        if not can_ask(session):
-            raise UsageError("ACCOUNT is missing", hint=f"there are {', '.join(names)}" if names else "")
-        from natsctl.cli.framework.prompts import prompt_name
+class AccountFlags(NamedTuple):
+    """The account of a command, and its operator: a bundle of flags for commands."""
 
-        name = prompt_name("Select an Account", names)
-    return operator.account(name)
+    account: MaybeAccount = None
+    operator: OperatorFlag = None
+
+    def find(self, session: Session) -> tuple[NscStore, ManagedAccount]:
+        """Return the store, and the account: by name or key, the only one, or a choice. Raises UsageError."""
+        place = store()
+        operator = picked_operator(session, place, self.operator)
+        if self.account is None and len(operator.accounts) == 1:
+            return place, operator.accounts[0]
+        names = sorted(account.name for account in operator.accounts)
+        return place, operator.account(picked(session, self.account, "ACCOUNT", "Select an Account", names))
 
 
-def chosen_account(session: Session, operator: str | None, name: str | None) -> tuple[NscStore, ManagedAccount]:
-    place = store()
-    return place, picked_account(session, picked_operator(session, place, operator), name)
+CHOSEN = AccountFlags()
 
 
 def save(session: Session, store: NscStore, operator: Operator) -> None:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-import msgspec
-
 from natsctl.api.errors import UsageError
 from natsctl.api.subjects import is_valid_name
 from natsctl.cli.auth.account_settings import Removed, show_list, store_account
-from natsctl.cli.auth.selection import MaybeAccount, MaybeOperator, OperatorFlag, chosen_account
+from natsctl.cli.auth.selection import CHOSEN, AccountFlags, MaybeOperator, picked
 from natsctl.cli.framework import output
-from natsctl.cli.framework.consent import can_ask, confirmed
+from natsctl.cli.framework.consent import confirmed
 from natsctl.cli.framework.flags import Force, Json
 from natsctl.cli.framework.parameters import Argument, Option
 from natsctl.cli.framework.session import Session
@@ -53,35 +51,22 @@ def _named(operator: Operator, subject: str) -> str:
 
 def _picked(session: Session, sharing: Sharing, subject: str | None) -> Document:
     """Return the entry of a subject, that of the user's choice without one; raises UsageError, EntityNotFoundError."""
-    if subject is None:
-        known = sharing.subjects()
-        if not known:
-            raise UsageError(f"account {sharing.account.name} has no {sharing.kind}s")
-        if not can_ask(session):
-            raise UsageError("SUBJECT is missing", hint=f"there are {', '.join(known)}")
-        from natsctl.cli.framework.prompts import prompt_name
-
-        subject = prompt_name(f"Select an {sharing.kind.capitalize()}", known)
-    return sharing.find(subject)
+    text, none = f"Select an {sharing.kind.capitalize()}", f"account {sharing.account.name} has no {sharing.kind}s"
+    return sharing.find(picked(session, subject, "SUBJECT", text, sharing.subjects(), none))
 
 
 def _show(sharing: Sharing, entry: Document, json: bool) -> None:
     if json:
         output.emit_json(entry)
-        return
-    is_import = sharing.kind == "import"
-    output.show_page(render_import(entry, sharing.account.operator) if is_import else render_export(entry))
+    elif sharing.kind == "import":
+        output.show_page(render_import(entry, sharing.account.operator))
+    else:
+        output.show_page(render_export(entry))
 
 
 def _info_of(kind: str, about: str) -> Callable[..., None]:
-    def info(
-        session: Session,
-        subject: MaybeSubject = None,
-        account: MaybeAccount = None,
-        operator: OperatorFlag = None,
-        json: Json = False,
-    ) -> None:
-        sharing = Sharing(kind, chosen_account(session, operator, account)[1])
+    def info(session: Session, subject: MaybeSubject = None, chosen: AccountFlags = CHOSEN, json: Json = False) -> None:
+        sharing = Sharing(kind, chosen.find(session)[1])
         _show(sharing, _picked(session, sharing, subject), json)
 
     info.__doc__ = about
@@ -89,15 +74,8 @@ def _info_of(kind: str, about: str) -> Callable[..., None]:
 
 
 def _rm_of(kind: str, about: str) -> Callable[..., None]:
-    def rm(
-        session: Session,
-        subject: Subject,
-        account: MaybeAccount = None,
-        operator: OperatorFlag = None,
-        force: Force = False,
-        json: Json = False,
-    ) -> None:
-        store, found = chosen_account(session, operator, account)
+    def rm(session: Session, subject: Subject, chosen: AccountFlags, force: Force = False, json: Json = False) -> None:
+        store, found = chosen.find(session)
         sharing = Sharing(kind, found)
         entry = sharing.find(subject)
         what = f"the {entry.get('type')} {kind} {subject}"
@@ -105,7 +83,7 @@ def _rm_of(kind: str, about: str) -> Callable[..., None]:
             return
         sharing.remove(entry)
         store_account(session, store, found)
-        output.emit_json(msgspec.to_builtins(Removed(subject))) if json else output.emit(f"Removed {safe(what)}")
+        output.emit_json(Removed(subject)) if json else output.emit(f"Removed {safe(what)}")
 
     rm.__doc__ = about
     return rm
@@ -146,8 +124,7 @@ def export_add(
     session: Session,
     name: EntryName,
     subject: Subject,
-    account: MaybeAccount = None,
-    operator: OperatorFlag = None,
+    chosen: AccountFlags,
     description: Description = None,
     url: Url = None,
     token_position: TokenPosition = None,
@@ -156,7 +133,7 @@ def export_add(
     json: Json = False,
 ) -> None:
     """Export a subject, so that other accounts can import it."""
-    store, found = chosen_account(session, operator, account)
+    store, found = chosen.find(session)
     entry = {
         "name": name,
         "subject": subject,
@@ -175,8 +152,7 @@ def export_add(
 def export_edit(
     session: Session,
     subject: Subject,
-    account: MaybeAccount = None,
-    operator: OperatorFlag = None,
+    chosen: AccountFlags,
     description: Description = None,
     url: Url = None,
     token_position: TokenPosition = None,
@@ -184,7 +160,7 @@ def export_edit(
     json: Json = False,
 ) -> None:
     """Change the given fields of an export."""
-    store, found = chosen_account(session, operator, account)
+    store, found = chosen.find(session)
     sharing = Sharing("export", found)
     entry = sharing.find(subject)
     wanted = {
@@ -208,11 +184,9 @@ def _change(
     _show(sharing, entry, json)
 
 
-def export_ls(
-    session: Session, account: MaybeAccount = None, operator: OperatorFlag = None, json: Json = False
-) -> None:
+def export_ls(session: Session, chosen: AccountFlags, json: Json = False) -> None:
     """List the exports of an account."""
-    _, found = chosen_account(session, operator, account)
+    _, found = chosen.find(session)
     entries = Sharing("export", found).entries
     rows = [
         (
@@ -226,11 +200,9 @@ def export_ls(
     show_list(f"Exports for account {safe(found.name)}", columns, rows, entries, "No Exports defined", json)
 
 
-def export_kv(
-    session: Session, bucket: Bucket, account: MaybeAccount = None, operator: OperatorFlag = None, json: Json = False
-) -> None:
+def export_kv(session: Session, bucket: Bucket, chosen: AccountFlags, json: Json = False) -> None:
     """Export everything that another account needs to use a key-value bucket."""
-    store, found = chosen_account(session, operator, account)
+    store, found = chosen.find(session)
     _add_all(session, store, Sharing("export", found), bucket_exports(_bucket(bucket)), json)
 
 
@@ -282,7 +254,7 @@ def import_add(
     session: Session,
     name: EntryName,
     subject: Subject,
-    account: MaybeAccount = None,
+    chosen: AccountFlags,
     source: Annotated[
         str | None, Option("--source", metavar="ACCOUNT", help="the account to import from, by name or public key")
     ] = None,
@@ -290,11 +262,10 @@ def import_add(
     share: Share = None,
     traceable: Traceable = None,
     service: Service = False,
-    operator: OperatorFlag = None,
     json: Json = False,
 ) -> None:
     """Import a subject that another account exports."""
-    store, found = chosen_account(session, operator, account)
+    store, found = chosen.find(session)
     entry = {
         "name": name,
         "subject": subject,
@@ -314,27 +285,22 @@ def _source(session: Session, account: ManagedAccount, source: str | None) -> st
     """Return the public key of the account to import from, possibly not in the store."""
     from natsctl.client.auth.keys import kind_of
 
-    if source is None:
-        if not can_ask(session):
-            raise UsageError("--source is missing", hint="the account to import from, by name or public key")
-        from natsctl.cli.framework.prompts import prompt_name
-
-        source = prompt_name("Select the Source account", sorted(one.name for one in account.operator.accounts))
+    names = sorted(one.name for one in account.operator.accounts)
+    source = picked(session, source, "--source", "Select the Source account", names)
     return source if kind_of(source) == "account" else account.operator.account(source).subject
 
 
 def import_edit(
     session: Session,
     subject: Subject,
-    account: MaybeAccount = None,
+    chosen: AccountFlags,
     local: Local = None,
     share: Share = None,
     traceable: Traceable = None,
-    operator: OperatorFlag = None,
     json: Json = False,
 ) -> None:
     """Change the given fields of an import, named by its subject in this account."""
-    store, found = chosen_account(session, operator, account)
+    store, found = chosen.find(session)
     sharing = Sharing("import", found)
     entry = sharing.find(subject)
     if traceable is not None and entry.get("type") == SERVICE:
@@ -348,15 +314,9 @@ def import_edit(
     _change(session, store, sharing, entry, given, json)
 
 
-def import_ls(
-    session: Session,
-    account: MaybeAccount = None,
-    operator: MaybeOperator = None,
-    flag_operator: OperatorFlag = None,
-    json: Json = False,
-) -> None:
+def import_ls(session: Session, chosen: AccountFlags, named_operator: MaybeOperator = None, json: Json = False) -> None:
     """List the imports of an account."""
-    _, found = chosen_account(session, operator or flag_operator, account)
+    _, found = AccountFlags(chosen.account, named_operator or chosen.operator).find(session)
     entries = Sharing("import", found).entries
     rows = [
         (
@@ -377,12 +337,11 @@ def import_kv(
     bucket: Bucket,
     prefix: Annotated[str, Argument(metavar="PREFIX", help="subject below which the API of the bucket is reached")],
     source: Annotated[str, Argument(metavar="SOURCE", help="the account to import from, by name or public key")],
-    account: MaybeAccount = None,
-    operator: OperatorFlag = None,
+    chosen: AccountFlags,
     json: Json = False,
 ) -> None:
     """Import a key-value bucket that another account exports with `exports kv`."""
-    store, found = chosen_account(session, operator, account)
+    store, found = chosen.find(session)
     entries = bucket_imports(_bucket(bucket), prefix, _source(session, found, source))
     _add_all(session, store, Sharing("import", found), entries, json)
 

@@ -12,7 +12,7 @@ from natsctl.api.jwt_claims import UserClaims
 from natsctl.api.model import Model
 from natsctl.api.units import SECOND, parse_length, parse_size
 from natsctl.cli.auth.operators import NoTags, StoredKey, Tags, change_tags, entity_document, write_private
-from natsctl.cli.auth.selection import MaybeAccount, OperatorFlag, chosen_account, save
+from natsctl.cli.auth.selection import CHOSEN, AccountFlags, picked, save
 from natsctl.cli.context import ShowSecrets
 from natsctl.cli.framework import output
 from natsctl.cli.framework.consent import can_ask, check_consent, confirmed
@@ -152,16 +152,8 @@ class Rules(NamedTuple):
 
 def _picked(session: Session, account: ManagedAccount, name: str | None) -> ManagedUser:
     """Return the user of that name or public key, else a person's choice; raises UsageError, EntityNotFoundError."""
-    if name is None:
-        names = sorted(user.name for user in account.users)
-        if not names:
-            raise UsageError(f"account {account.name} has no users", hint="natsctl auth user add NAME makes one")
-        if not can_ask(session):
-            raise UsageError("USER is missing", hint=f"account {account.name} has {', '.join(names)}")
-        from natsctl.cli.framework.prompts import prompt_name
-
-        name = prompt_name("Select a User", names)
-    return account.user(name)
+    names = sorted(user.name for user in account.users)
+    return account.user(picked(session, name, "USER", "Select a User", names, f"account {account.name} has no users"))
 
 
 def _show(user: ManagedUser, json: bool, show_secrets: bool = False) -> None:
@@ -177,11 +169,10 @@ def add(
     session: Session,
     rules: Rules,
     name: Name,
-    account: MaybeAccount = None,
+    chosen: AccountFlags,
     key: Annotated[
         str | None, Option("--key", metavar="KEY", help="the account's signing key, or its role, to sign with")
     ] = None,
-    operator: OperatorFlag = None,
     tags: Tags = None,
     force: Annotated[bool, Option("--force", "-f", help="replace an existing creds file")] = False,
     credential: Credential = None,
@@ -193,7 +184,7 @@ def add(
     A user who is signed with the key of a role has the permissions and limits of that role, and none of its own.
     """
     _check_free(credential, force)
-    place, owner = chosen_account(session, operator, account)
+    place, owner = chosen.find(session)
     user = owner.add_user(name, key or "")
     if user.scope is None:
         rules = _with_defaults(rules, asking=can_ask(session) and not defaults)
@@ -239,8 +230,7 @@ def edit(
     session: Session,
     rules: Rules,
     name: MaybeUser = None,
-    account: MaybeAccount = None,
-    operator: OperatorFlag = None,
+    chosen: AccountFlags = CHOSEN,
     tags: Tags = None,
     no_tags: NoTags = None,
     credential: Credential = None,
@@ -254,7 +244,7 @@ def edit(
     if not rules.are_given and all(one is None for one in (tags, no_tags, credential)):
         raise UsageError("nothing to change: give flags such as --pub-allow, --payload or --tags")
     _check_free(credential, True)
-    place, owner = chosen_account(session, operator, account)
+    place, owner = chosen.find(session)
     user = _picked(session, owner, name)
     rules.set(user)
     change_tags(user, tags, no_tags)
@@ -266,25 +256,18 @@ def edit(
 def info(
     session: Session,
     name: MaybeUser = None,
-    account: MaybeAccount = None,
-    operator: OperatorFlag = None,
+    chosen: AccountFlags = CHOSEN,
     show_secrets: ShowSecrets = False,
     json: Json = False,
 ) -> None:
     """Show a user; --show-secrets adds the private key to -j."""
-    _, owner = chosen_account(session, operator, account)
+    _, owner = chosen.find(session)
     _show(_picked(session, owner, name), json, show_secrets)
 
 
-def ls(
-    session: Session,
-    account: MaybeAccount = None,
-    operator: OperatorFlag = None,
-    names: Names = False,
-    json: Json = False,
-) -> None:
+def ls(session: Session, chosen: AccountFlags, names: Names = False, json: Json = False) -> None:
     """List the users of an account."""
-    _, owner = chosen_account(session, operator, account)
+    _, owner = chosen.find(session)
     if names:
         found = [user.name for user in owner.users]
         output.emit_json(found) if json else output.emit_names(found)
@@ -313,8 +296,7 @@ def _listed(user: ManagedUser) -> dict[str, Any]:
 def rm(
     session: Session,
     name: MaybeUser = None,
-    account: MaybeAccount = None,
-    operator: OperatorFlag = None,
+    chosen: AccountFlags = CHOSEN,
     revoke: Annotated[bool, Option("--revoke", help="revoke the user's credentials in the account's JWT, too")] = False,
     force: Force = False,
     json: Json = False,
@@ -324,7 +306,7 @@ def rm(
     Servers accept its credentials until they expire, unless --revoke is given and the account is pushed to them.
     """
     check_consent(session, f"remove user {name or ''}".strip(), force)
-    place, owner = chosen_account(session, operator, account)
+    place, owner = chosen.find(session)
     user = _picked(session, owner, name)
     if not confirmed(session, f"remove user {user.name} of account {owner.name}", force):
         return
@@ -344,11 +326,10 @@ def credential(
     session: Session,
     file: Annotated[Path, Argument(metavar="FILE", help="the creds file to write; - is stdout")],
     name: MaybeUser = None,
-    account: MaybeAccount = None,
+    chosen: AccountFlags = CHOSEN,
     expire: Annotated[
         str | None, Option("--expire", metavar="DURATION", help="time until the credentials expire [never]")
     ] = None,
-    operator: OperatorFlag = None,
     force: Annotated[bool, Option("--force", "-f", help="replace an existing file")] = False,
     json: Json = False,
 ) -> None:
@@ -359,7 +340,7 @@ def credential(
     elif json:
         raise UsageError("-j and a creds file on stdout exclude each other")
     expires_s = _expiry(expire)
-    _, owner = chosen_account(session, operator, account)
+    _, owner = chosen.find(session)
     user = _picked(session, owner, name)
     text = user.credentials(expires_s)
     if to_stdout and not session.dry_run:

@@ -170,9 +170,7 @@ def _run(session: Session, what: str, work: Work, retries: int, *, bar: bool, js
 
 def _show(what: str, done: AccountOutcome, json: bool, critical_warnings: bool) -> int:
     if json:
-        from msgspec import to_builtins
-
-        output.emit_json(to_builtins(done))
+        output.emit_json(done)
     else:
         from natsctl.cli.render.backup import render_outcome, render_outcome_line
 

@@ -66,9 +66,7 @@ def ls(
         paths = [one.path for one in found]
         output.emit_json(paths) if json else output.emit_names(paths)
     elif json:
-        from msgspec import to_builtins
-
-        output.emit_json(to_builtins(found))
+        output.emit_json(found)
     elif found:
         from natsctl.cli.render.backup import render_found
 
@@ -97,9 +95,7 @@ def inspect(
     with open_backup(path) as backup, shown("Reading", backup.size, bar=progress, quiet=json) as tracker:
         found = look_into(backup, top=top, on_read=tracker.at)
     if json:
-        from msgspec import to_builtins
-
-        output.emit_json(to_builtins(found))
+        output.emit_json(found)
         return
     from natsctl.cli.render.backup import render_inspection
 
@@ -121,9 +117,7 @@ def info(
     with open_backup(path) as backup, shown("Reading", backup.size, bar=progress, quiet=json) as tracker:
         found = backup_info(backup, subjects=subjects, on_read=tracker.at)
     if json:
-        from msgspec import to_builtins
-
-        output.emit_json(to_builtins(found))
+        output.emit_json(found)
         return
     from natsctl.cli.render.backup import render_info
 
@@ -218,9 +212,7 @@ def verify(path: Top, progress: Progress = True, json: Json = False) -> int:
     missing = verify_account(path, paths)
     whole = not missing and all(verdict.whole for verdict in verdicts)
     if json:
-        from msgspec import to_builtins
-
-        output.emit_json({"whole": whole, "backups": to_builtins(verdicts), "missing": missing})
+        output.emit_json({"whole": whole, "backups": verdicts, "missing": missing})
     else:
         _show_verify(verdicts, missing)
     return ExitCode.DONE if whole else NatsctlError.exit_code
@@ -364,9 +356,7 @@ def _show_edit(done: EditedBackup, target: Path, *, dry_run: bool, json: bool) -
         kept = {"target": str(target), "messages": done.messages, "of_messages": done.picked.source_messages}
         raise DryRunError(effect=kept)
     if json:
-        from msgspec import to_builtins
-
-        output.emit_json(to_builtins(done))
+        output.emit_json(done)
         return
     from natsctl.cli.render.backup import render_edit
 
@@ -398,9 +388,7 @@ def lookup(
     keys = Obfuscator(key_file)
     found = [Revealed(value, keys.reveal(value)) for value in values]
     if json:
-        from msgspec import to_builtins
-
-        output.emit_json(to_builtins(found))
+        output.emit_json(found)
     else:
         for one in found:
             output.emit(one.original)

@@ -62,16 +62,23 @@ def emit_json_line(document: Any) -> None:
 
 
 def json_text(document: Any, *, one_line: bool = False) -> str:
-    """Return a document, or JSON text or bytes, as JSON with two spaces a level, or on one line."""
+    """Return a document (structs included), or JSON text, as JSON with two spaces a level, or on one line."""
     if isinstance(document, str | bytes):
         document = json.loads(document)
     if "orjson" in sys.modules or not _is_small(document):
         import orjson
 
         with suppress(TypeError):  # an integer of more than 64 bits, or half a surrogate pair
-            return orjson.dumps(document, option=None if one_line else orjson.OPT_INDENT_2).decode()
+            option = None if one_line else orjson.OPT_INDENT_2
+            return orjson.dumps(document, default=_builtins, option=option).decode()
     indent, separators = (None, (",", ":")) if one_line else (2, None)
-    return json.dumps(document, indent=indent, separators=separators, ensure_ascii=False)
+    return json.dumps(document, default=_builtins, indent=indent, separators=separators, ensure_ascii=False)
+
+
+def _builtins(value: Any) -> Any:
+    from msgspec import to_builtins
+
+    return to_builtins(value)
 
 
 _SMALL = 1000
@@ -91,6 +98,8 @@ def _is_small(document: Any) -> bool:
             left += one.values()
         elif isinstance(one, list | tuple):
             left += one
+        elif hasattr(one, "__struct_fields__"):
+            left += [getattr(one, field) for field in one.__struct_fields__]
         elif not (one is None or isinstance(one, str | int)):
             return False
         if seen + len(left) > _SMALL:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from natsctl.api.times import parse_time
 from natsctl.api.units import format_size, plural
-from natsctl.cli.render.tables import TROUBLE, Column, render_sheet, summed
+from natsctl.cli.render.tables import TROUBLE, Column, render_sheet
 from natsctl.cli.render.text import count, duration, safe, yes
-from natsctl.client.system.reports import Row, clusters, count_by_server, leaders, span_ns
+from natsctl.client.system.reports import Row, clusters, count_by_server, gateways, leaders, listed, span_ns
 from natsctl.client.system.system_account import ServerAnswer, ServerAnswers
 
 if TYPE_CHECKING:
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 
 _KINDS = {"Leafnode": "L", "Router": "R", "Gateway": "G"}
-Value = Callable[[Row], Any]
+Value = Callable[[Any], Any]
+"""The value of a row, or of a server's answer."""
 
 
 def text(*path: str) -> Value:
@@ -38,21 +39,39 @@ def span(*path: str) -> Value:
     return lambda row: span_ns(_at(row, path))
 
 
-def _at(row: Row, path: Sequence[str]) -> Any:
-    value: Any = row
+def _at(row: Row | ServerAnswer, path: Sequence[str]) -> Any:
+    value: Any = {"server": row.server, "data": row.data} if isinstance(row, ServerAnswer) else row
     for key in path:
         value = (value or {}).get(key)
     return value
 
 
-def counted(title: str, *path: str, wide: bool = False, spare: int = 0) -> Column[Row]:
+def counted(title: str, *path: str, wide: bool = False, spare: int = 0) -> Column[Any]:
+    """Return a column of numbers that are summed."""
     value = number(*path)
-    return Column(title, lambda row: count(value(row)), value, wide, spare)
+    return Column(title, lambda row: count(value(row)), value, wide, spare, count)
 
 
-def sized(title: str, *path: str, wide: bool = False) -> Column[Row]:
+def sized(title: str, *path: str, wide: bool = False) -> Column[Any]:
+    """Return a column of bytes that are summed."""
     value = number(*path)
-    return Column(title, lambda row: format_size(value(row)), value, wide)
+    return Column(title, lambda row: format_size(value(row)), value, wide, total=format_size)
+
+
+def _length(title: str, *path: str) -> Column[Any]:
+    """Return a column with the number of entries of a list."""
+
+    def value(row: Any) -> int:
+        return len(_at(row, path) or ())
+
+    return Column(title, lambda row: count(value(row)), value, wide=True)
+
+
+def _cpu(*path: str) -> Column[Any]:
+    def value(row: Any) -> float:
+        return float(_at(row, path) or 0)
+
+    return Column("CPU %", lambda row: f"{value(row):.0f}", value)
 
 
 def spanned(title: str, *path: str, wide: bool = False) -> Column[Row]:
@@ -128,10 +147,15 @@ GATEWAYS: tuple[Column[Row], ...] = (
     spanned("RTT", "connection", "rtt"),
     sized("In Bytes", "connection", "in_bytes"),
     sized("Out Bytes", "connection", "out_bytes"),
-    Column[Row](
-        "Accounts", lambda row: count(len(row.get("accounts") or ())), lambda row: len(row.get("accounts") or ()), True
-    ),
+    _length("Accounts", "accounts"),
 )
+
+LINKS: Final[dict[str, tuple[str, Sequence[Column[Row]], Callable[[ServerAnswers], list[Row]]]]] = {
+    "LEAFZ": ("Leafnode Report", LEAFNODES, lambda answers: listed(answers, "leafs")),
+    "ROUTEZ": ("Cluster Report", ROUTES, lambda answers: listed(answers, "routes")),
+    "GATEWAYZ": ("Super Cluster Report", GATEWAYS, gateways),
+}
+"""Reports about connections between servers by the request: title, columns, and the rows of the answers."""
 
 
 def render_connections(
@@ -140,16 +164,10 @@ def render_connections(
 ) -> list[RenderableType]:  # fmt: skip
     """Return the connections shown, the totals of all `rows`, and how many each server has."""
     title = f"Top {count(len(shown))} Connections out of {count(len(rows))} by {by}"
-    totals = {
-        "Name": f"all {count(len(rows))}",
-        "In Msgs": summed(rows, number("in_msgs"), count),
-        "Out Msgs": summed(rows, number("out_msgs"), count),
-        "In Bytes": summed(rows, number("in_bytes"), format_size),
-        "Out Bytes": summed(rows, number("out_bytes"), format_size),
-        "Subs": summed(rows, number("subscriptions"), count),
-    }
+    totals = {"Name": f"all {count(len(rows))}"}
+    none = "No connections"
     parts: list[RenderableType] = [
-        render_sheet(title, table, shown, width, totals, words=words, wide=wide, none="No connections")
+        render_sheet(title, table, shown, width, totals, words=words, wide=wide, none=none, summed=rows)
     ]
     if rows:
         per_server = sorted(count_by_server(rows), key=lambda row: str(row["server"].get("name")))
@@ -158,8 +176,6 @@ def render_connections(
 
 
 LONGEST_BAR = 40
-_NAME: Column[ServerAnswer] = Column("Server", lambda one: safe(one.name))
-_CLUSTER: Column[ServerAnswer] = Column("Cluster", lambda one: safe(one.cluster), wide=True)
 
 
 def render_use(
@@ -220,25 +236,18 @@ def _errors_of(one: ServerAnswer) -> list[tuple[str, str]]:
     return said or [("", "")]
 
 
-def _held(title: str, field: str, show: Callable[[int], str], wide: bool = False) -> Column[ServerAnswer]:
-    def value(one: ServerAnswer) -> int:
-        return int(one.data.get(field) or 0)
-
-    return Column(title, lambda one: show(value(one)), value, wide)
-
-
 JETSTREAM: tuple[Column[ServerAnswer], ...] = (
     Column("Server", lambda one: safe(one.name) + ("*" if is_meta_leader(one) else "")),
-    _CLUSTER,
-    _held("Streams", "streams", count),
-    _held("Consumers", "consumers", count),
-    _held("Messages", "messages", count),
-    _held("Bytes", "bytes", format_size),
-    _held("Memory", "memory", format_size, wide=True),
-    _held("File", "storage", format_size, wide=True),
-    Column("API Req", lambda one: count(_api(one, "total")), lambda one: _api(one, "total"), wide=True),
-    Column("API Err", lambda one: count(_api(one, "errors")), lambda one: _api(one, "errors"), True, TROUBLE),
-    Column("Pending", lambda one: count(_pending(one)), lambda one: _pending(one), True, TROUBLE),
+    Column("Cluster", text("server", "cluster"), wide=True),
+    counted("Streams", "data", "streams"),
+    counted("Consumers", "data", "consumers"),
+    counted("Messages", "data", "messages"),
+    sized("Bytes", "data", "bytes"),
+    sized("Memory", "data", "memory", wide=True),
+    sized("File", "data", "storage", wide=True),
+    counted("API Req", "data", "api", "total", wide=True),
+    counted("API Err", "data", "api", "errors", wide=True, spare=TROUBLE),
+    counted("Pending", "data", "meta_cluster", "pending", wide=True, spare=TROUBLE)._replace(total=None),
     Column("Quorum Sz", lambda one: count(_quorum(one)) if _quorum(one) else "", lambda one: _quorum(one), wide=True),
     Column("Rescuing", lambda one: yes(bool(_meta_group(one).get("rescue"))) if _quorum(one) else "", wide=True),
 )
@@ -271,16 +280,8 @@ CONSUMERS_ABOVE: tuple[Column[Row], ...] = (
 )
 
 
-def _api(one: ServerAnswer, field: str) -> int:
-    return int((one.data.get("api") or {}).get(field) or 0)
-
-
 def _meta_group(one: ServerAnswer) -> dict[str, Any]:
     return one.data.get("meta_cluster") or {}
-
-
-def _pending(one: ServerAnswer) -> int:
-    return int(_meta_group(one).get("pending") or 0)
 
 
 def _quorum(one: ServerAnswer) -> int:
@@ -289,7 +290,7 @@ def _quorum(one: ServerAnswer) -> int:
 
 
 def is_meta_leader(one: ServerAnswer) -> bool:
-    leader = (one.data.get("meta_cluster") or {}).get("leader")
+    leader = _meta_group(one).get("leader")
     return bool(leader) and leader in (one.name, one.id)
 
 
@@ -300,20 +301,9 @@ def render_jetstream(
     """Return the use of JetStream by server, and the members of a cluster."""
     title = f"JetStream Summary for Account {safe(account)}" if account else "JetStream Summary"
     totals = {"Server": plural(len(rows), "server")}
-    for column, field, show in (
-        ("Streams", "streams", count),
-        ("Consumers", "consumers", count),
-        ("Messages", "messages", count),
-        ("Bytes", "bytes", format_size),
-        ("Memory", "memory", format_size),
-        ("File", "storage", format_size),
-    ):
-        totals[column] = show(sum(int(one.data.get(field) or 0) for one in rows))
-    totals["API Req"] = summed(rows, lambda one: _api(one, "total"), count)
-    totals["API Err"] = summed(rows, lambda one: _api(one, "errors"), count)
     none = "JetStream is not enabled on any server"
     parts: list[RenderableType] = [
-        render_sheet(title, JETSTREAM, rows, width, totals, words=words, wide=wide, none=none)
+        render_sheet(title, JETSTREAM, rows, width, totals, words=words, wide=wide, none=none, summed=rows)
     ]
     parts += _meta(answers, width)
     if with_leaders:
@@ -324,7 +314,7 @@ def render_jetstream(
 
 def _meta(answers: ServerAnswers, width: int | None) -> list[RenderableType]:
     leader = next((one for one in answers if is_meta_leader(one)), None)
-    clustered = [one for one in answers if (one.data.get("meta_cluster") or {}).get("cluster_size")]
+    clustered = [one for one in answers if _meta_group(one).get("cluster_size")]
     if leader is None:
         if not clustered:
             return []
@@ -420,23 +410,13 @@ STATISTICS: tuple[Column[Row], ...] = (
 
 
 def render_statistics(rows: Sequence[Row], width: int | None, words: str | None, wide: bool) -> list[RenderableType]:
-    totals = {
-        "Server": plural(len(rows), "server"),
-        "Connections": summed(rows, number("conns"), count),
-        "Leafnodes": summed(rows, number("leafnodes"), count),
-        "Subscriptions": summed(rows, number("num_subscriptions"), count),
-        "In Msgs": summed(rows, number("received", "msgs"), count),
-        "Out Msgs": summed(rows, number("sent", "msgs"), count),
-        "In Bytes": summed(rows, number("received", "bytes"), format_size),
-        "Out Bytes": summed(rows, number("sent", "bytes"), format_size),
-        "Slow": summed(rows, number("slow_consumers"), count),
-    }
+    totals = {"Server": plural(len(rows), "server")}
     none = "No server counts anything for this account"
-    return [render_sheet("Account Statistics", STATISTICS, rows, width, totals, words=words, wide=wide, none=none)]
-
-
-def _number(field: str) -> Any:
-    return lambda one: int(one.data.get(field) or 0)
+    return [
+        render_sheet(
+            "Account Statistics", STATISTICS, rows, width, totals, words=words, wide=wide, none=none, summed=rows
+        )
+    ]
 
 
 def uptime_ns(one: ServerAnswer) -> int:
@@ -444,33 +424,29 @@ def uptime_ns(one: ServerAnswer) -> int:
     return max(0, time.time_ns() - parse_time(str(start))) if start else 0
 
 
-def _links(one: ServerAnswer, kind: str) -> int:
-    return len(one.data.get(kind) or ())
-
-
 SERVERS: tuple[Column[ServerAnswer], ...] = (
-    Column("Name", lambda one: safe(one.name)),
-    Column("Cluster", lambda one: safe(one.cluster), wide=True),
-    Column("Host", lambda one: safe(str(one.server.get("host") or "")), wide=True),
-    Column("Version", lambda one: safe(str(one.server.get("ver") or "")), wide=True),
+    Column("Name", text("server", "name")),
+    Column("Cluster", text("server", "cluster"), wide=True),
+    Column("Host", text("server", "host"), wide=True),
+    Column("Version", text("server", "ver"), wide=True),
     Column("JS", lambda one: "yes" if one.server.get("jetstream") else "no"),
-    Column("Conns", lambda one: count(_number("connections")(one)), _number("connections")),
-    Column("Subs", lambda one: count(_number("subscriptions")(one)), _number("subscriptions")),
-    Column("Routes", lambda one: count(_links(one, "routes")), lambda one: _links(one, "routes"), wide=True),
-    Column("GWs", lambda one: count(_links(one, "gateways")), lambda one: _links(one, "gateways"), wide=True),
-    Column("Mem", lambda one: format_size(_number("mem")(one)), _number("mem")),
-    Column("CPU %", lambda one: f"{float(one.data.get('cpu') or 0):.0f}", lambda one: float(one.data.get("cpu") or 0)),
-    Column("Cores", lambda one: count(_number("cores")(one)), _number("cores"), wide=True),
-    Column("Slow", lambda one: count(_number("slow_consumers")(one)), _number("slow_consumers"), True, TROUBLE),
+    counted("Conns", "data", "connections"),
+    counted("Subs", "data", "subscriptions"),
+    _length("Routes", "data", "routes"),
+    _length("GWs", "data", "gateways"),
+    sized("Mem", "data", "mem"),
+    _cpu("data", "cpu"),
+    counted("Cores", "data", "cores", wide=True)._replace(total=None),
+    counted("Slow", "data", "slow_consumers", wide=True, spare=TROUBLE),
     Column("Uptime", lambda one: duration(uptime_ns(one) // 10**9 * 10**9), uptime_ns, wide=True),
     Column("RTT", lambda one: duration(one.rtt_ns), lambda one: one.rtt_ns, wide=True),
 )
 CLUSTERS: tuple[Column[Row], ...] = (
-    Column("Cluster", lambda row: safe(row["cluster"])),
-    Column("Servers", lambda row: count(row["servers"]), lambda row: row["servers"]),
-    Column("Outgoing Gateways", lambda row: count(row["outbound"]), lambda row: row["outbound"]),
-    Column("Incoming Gateways", lambda row: count(row["inbound"]), lambda row: row["inbound"]),
-    Column("Connections", lambda row: count(row["connections"]), lambda row: row["connections"]),
+    Column("Cluster", text("cluster")),
+    counted("Servers", "servers"),
+    counted("Outgoing Gateways", "outbound"),
+    counted("Incoming Gateways", "inbound"),
+    counted("Connections", "connections"),
 )
 
 
@@ -481,13 +457,9 @@ def render_census(
     totals = {
         "Name": plural(len(rows), "server"),
         "JS": str(sum(bool(one.server.get("jetstream")) for one in rows)),
-        "Conns": summed(rows, _number("connections"), count),
-        "Subs": summed(rows, _number("subscriptions"), count),
-        "Mem": summed(rows, _number("mem"), format_size),
-        "Slow": summed(rows, _number("slow_consumers"), count),
     }
     parts: list[RenderableType] = [
-        render_sheet("Server Overview", SERVERS, rows, width, totals, words=columns, wide=wide)
+        render_sheet("Server Overview", SERVERS, rows, width, totals, words=columns, wide=wide, summed=rows)
     ]
     if any(one.cluster for one in rows) and columns is None:
         parts.append(render_sheet("Cluster Overview", CLUSTERS, clusters(census), width))
@@ -499,10 +471,6 @@ def _rate(title: str, key: str, show: Callable[[int], str], wide: bool = False) 
         return float((row.get("rates") or {}).get(key) or 0)
 
     return Column(title, lambda row: f"{show(round(value(row)))}/s", value, wide)
-
-
-def _link_count(title: str, key: str) -> Column[Row]:
-    return Column(title, lambda row: count(len(row.get(key) or ())), lambda row: len(row.get(key) or ()), wide=True)
 
 
 _RATES = (
@@ -518,9 +486,9 @@ WATCHED_SERVERS: tuple[Column[Row], ...] = (
     counted("Subs", "subscriptions", wide=True),
     counted("Slow", "slow_consumers", wide=True, spare=TROUBLE),
     sized("Memory", "mem"),
-    Column("CPU %", lambda row: f"{float(row.get('cpu') or 0):.0f}", lambda row: float(row.get("cpu") or 0)),
-    _link_count("Routes", "routes"),
-    _link_count("GWs", "gateways"),
+    _cpu("cpu"),
+    _length("Routes", "routes"),
+    _length("GWs", "gateways"),
     *_RATES,
 )
 WATCHED_JETSTREAM: tuple[Column[Row], ...] = (
@@ -536,7 +504,7 @@ WATCHED_JETSTREAM: tuple[Column[Row], ...] = (
 )
 WATCHED_ACCOUNTS: tuple[Column[Row], ...] = (
     Column("Account", lambda row: account_name({"account": row["acc"], "name_tag": row["name"]})),
-    Column("Servers", lambda row: count(len(row.get("servers") or ())), lambda row: len(row.get("servers") or ())),
+    _length("Servers", "servers")._replace(wide=False),
     counted("Conns", "conns"),
     counted("Leafs", "leafnodes", wide=True),
     counted("Subs", "num_subscriptions", wide=True),

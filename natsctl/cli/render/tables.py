@@ -137,6 +137,8 @@ class Column(NamedTuple, Generic[T]):
     """Only shown with `--wide`, or when it is named."""
     spare: int = 0
     """Order of leaving out columns of a table that is too wide, lowest first; 0 for never, as when named."""
+    total: Callable[[int], str] | None = None
+    """Text of the sum of the sort keys, for a row of totals."""
 
     @property
     def word(self) -> str:
@@ -213,8 +215,9 @@ def render_sheet(
     words: str | None = None,
     wide: bool | None = None,
     none: str = "",
+    summed: Sequence[T] = (),
 ) -> Table | Text:
-    """Return the table, or `none` without rows.
+    """Return the table, or `none` without rows; the last row has `totals` by title, and the sums over `summed`.
 
     Without `words` or `wide` (None: there is no such flag) the columns marked wide are left out, last first, if
     they do not fit; without a `width` all fit.
@@ -223,8 +226,9 @@ def render_sheet(
         from rich.text import Text
 
         return Text(none)
-    totals = totals or {}
     columns = selected_columns(table, words, True)
+    sums = {column.title: column.total(sum(map(column.key, summed))) for column in columns if summed and column.total}
+    totals = {**(totals or {}), **sums}
     if words is None and not wide and width is not None:
         last = len(columns)
         columns = [one._replace(spare=one.spare or last - at) if one.wide else one for at, one in enumerate(columns)]
@@ -233,10 +237,6 @@ def render_sheet(
         sheet.add_section()
         sheet.add_row(*(totals.get(column.title, "") for column in columns))
     return sheet
-
-
-def summed(rows: Sequence[T], value: Callable[[T], int], show: Callable[[int], str]) -> str:
-    return show(sum(value(row) for row in rows))
 
 
 class DrawnColumn(NamedTuple):

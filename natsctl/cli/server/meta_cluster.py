@@ -26,10 +26,12 @@ from natsctl.cli.framework.flags import (
     length_option,
 )
 from natsctl.cli.framework.parameters import Argument, Option
+from natsctl.cli.framework.resolve import did_you_mean, pick
 from natsctl.cli.framework.session import Session
 from natsctl.cli.framework.verbs import Verb
 from natsctl.cli.leadership import announce_leader, announce_step_down
 from natsctl.cli.render.text import safe, yes
+from natsctl.client.leaders import peers_of
 from natsctl.client.system.cluster import (
     ClusterMember,
     PeerNotFoundError,
@@ -202,8 +204,7 @@ def evacuate(
     from natsctl.client.system import cluster as system_cluster
 
     check_consent(session, f"evacuate {peer or 'a server'}", force)
-    if peer is None:
-        peer = _picked_server(session)
+    peer = pick(session, peer, "Peer", lambda: peers_of(session.run(meta_group)))
     found = _find_peer(session, peer)
     shown = str(found.get("name") or peer)
     before = session.run(lambda manager: system_cluster.hosted(manager, shown))
@@ -232,23 +233,11 @@ def evacuate(
 
 def _find_peer(session: Session, name: str) -> dict[str, Any]:
     """Return the server of that name or peer id. Raises PeerNotFoundError with a suggestion."""
-    from natsctl.cli.framework.resolve import did_you_mean
-
     try:
         return session.run(lambda manager: find_peer(manager, name))
     except PeerNotFoundError as failure:
         failure.hint = did_you_mean(failure.name, failure.known) or failure.hint
         raise
-
-
-def _picked_server(session: Session) -> str:
-    """Return the server that the user picks; raises UsageError without a terminal."""
-    if not session.interactive:
-        raise UsageError("a server is needed: give PEER")
-    from natsctl.cli.framework.prompts import prompt_name
-    from natsctl.client.leaders import peers_of
-
-    return prompt_name("Select a Peer", peers_of(session.run(meta_group)))
 
 
 def _watch_evacuation(session: Session, server: str, wait_s: float, *, quiet: bool) -> Hosted:
@@ -310,9 +299,7 @@ def rescue(
             return
         answers = session.run(lambda manager: system_cluster.rescue(manager, quorum, len(members)))
     if json:
-        from msgspec import to_builtins
-
-        output.emit_json({"servers": to_builtins(members), "answers": answers})
+        output.emit_json({"servers": members, "answers": answers})
     _show_rescued(answers, quiet=json)
 
 

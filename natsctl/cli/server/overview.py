@@ -172,7 +172,7 @@ def ls(
 ) -> None:
     """List the servers that answer; fail if they are fewer than EXPECT."""
     from natsctl.cli.render.server_reports import SERVERS, render_census
-    from natsctl.cli.server.report import ServerReport, readable_report
+    from natsctl.cli.server.report import ServerReport, readable_report, show_parts
     from natsctl.client.system.system_account import System
 
     session = servers_of(session, given)
@@ -192,8 +192,7 @@ def ls(
     elif names:
         output.emit_names(report.document)
     else:
-        for part in report.render(output.width()):
-            output.console().print(part)
+        show_parts(report)
     require_all(census, expect)
 
 

@@ -8,7 +8,7 @@ import json as documents
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Generic, NamedTuple, TypeVar
 
 from natsctl.api.errors import UnreachableError, UsageError
 from natsctl.cli.framework import output
@@ -24,108 +24,103 @@ if TYPE_CHECKING:
 
 R = TypeVar("R", bound="Replica")
 
-Stream = Annotated[str, Option("--stream", metavar="STREAM", help="only this stream")]
-Consumer = Annotated[str, Option("--consumer", metavar="NAME", help="only this consumer")]
-RaftGroup = Annotated[str, Option("--raft-group", metavar="GROUP", help="only this group")]
-Health = Annotated[bool, Option("--health", help="also ask each server whether its copy is healthy")]
-Expected = Annotated[int, Option("--expected", metavar="N", help="how many servers should answer", min=0)]
-Unsynced = Annotated[bool, Option("--unsynced", help="only copies that differ, by how much from the leader's")]
-Stdin = Annotated[
-    bool, Option("--stdin", help="read answers from stdin, as natsctl server request jetstream prints them")
-]
-ReadTimeout = Annotated[
-    int, Option("--read-timeout", metavar="SECONDS", help="how long to wait for the servers", min=1)
-]
-Csv = Annotated[bool, Option("--csv", help="print comma-separated values")]
+
+class CopyFlags(NamedTuple):
+    """The copies to compare, and how: a bundle of flags for commands."""
+
+    stream: Annotated[str, Option("--stream", metavar="STREAM", help="only this stream")] = ""
+    raft_group: Annotated[str, Option("--raft-group", metavar="GROUP", help="only this group")] = ""
+    health: Annotated[bool, Option("--health", help="also ask each server whether its copy is healthy")] = False
+    expected: Annotated[int, Option("--expected", metavar="N", help="how many servers should answer", min=0)] = 0
+    unsynced: Annotated[bool, Option("--unsynced", help="only copies that differ, by how much from the leader's")] = (
+        False
+    )
+    stdin: Annotated[
+        bool, Option("--stdin", help="read answers from stdin, as natsctl server request jetstream prints them")
+    ] = False
+    read_timeout: Annotated[
+        int, Option("--read-timeout", metavar="SECONDS", help="how long to wait for the servers", min=1)
+    ] = 5
+    csv: Annotated[bool, Option("--csv", help="print comma-separated values")] = False
+    json: Json = False
 
 
 @flagged((ARCHIVE,))
-def stream_check(
-    session: Session,
-    given: Given,
-    stream: Stream = "",
-    raft_group: RaftGroup = "",
-    health: Health = False,
-    expected: Expected = 0,
-    unsynced: Unsynced = False,
-    stdin: Stdin = False,
-    read_timeout: ReadTimeout = 5,
-    csv: Csv = False,
-    json: Json = False,
-) -> None:
+def stream_check(session: Session, given: Given, flags: CopyFlags) -> None:
     """Compare the copies of streams that the servers have: messages, sequences, leaders."""
     from natsctl.cli.render.server_reports import STREAM_COLUMNS, stream_row
     from natsctl.client.system.replicas import stream_replicas
 
-    session = servers_of(session, given)
-    _check(health, stdin, bool(session.archive))
-    answers = readable_answers(
-        session.received,
-        _answers(session, stdin, expected, read_timeout),
-        lambda some: [stream_row(one, None) for one in stream_replicas(some)],
-    )
-    every = stream_replicas(answers)
-    rows = _wanted(every, unsynced, raft_group=raft_group, stream=stream)
-    if health:
-        _ask_health(session, rows, lambda one: {"account": one.account, "stream": one.stream})
-    if json:
-        _emit(rows)
-        return
-    _say(f"Servers: {len(answers)}", f"Streams: {len(every)}", *_gaps(answers, expected, every))
-    leaders = {(one.account, one.stream, one.raft_group): one for one in every if one.leads}
-    cells = [
-        stream_row(one, leaders.get((one.account, one.stream, one.raft_group)) if unsynced else None) for one in rows
-    ]
-    _show("Streams", STREAM_COLUMNS, cells, rows, health=health, csv=csv)
+    wanted = {"stream": flags.stream}
+    _compare(session, given, flags, _Copies("Streams", stream_replicas, STREAM_COLUMNS, stream_row), wanted)
 
 
 @flagged((ARCHIVE,))
 def consumer_check(
     session: Session,
     given: Given,
-    stream: Stream = "",
-    consumer: Consumer = "",
-    raft_group: RaftGroup = "",
-    health: Health = False,
-    expected: Expected = 0,
-    unsynced: Unsynced = False,
-    stdin: Stdin = False,
-    read_timeout: ReadTimeout = 5,
-    csv: Csv = False,
-    json: Json = False,
+    flags: CopyFlags,
+    consumer: Annotated[str, Option("--consumer", metavar="NAME", help="only this consumer")] = "",
 ) -> None:
     """Compare the copies of consumers that the servers have: deliveries, acknowledgements, leaders."""
     from natsctl.cli.render.server_reports import CONSUMER_COLUMNS, consumer_row
     from natsctl.client.system.replicas import consumer_replicas
 
+    wanted = {"stream": flags.stream, "consumer": consumer}
+    _compare(session, given, flags, _Copies("Consumers", consumer_replicas, CONSUMER_COLUMNS, consumer_row), wanted)
+
+
+class _Copies(NamedTuple, Generic[R]):
+    """Streams or consumers: the copies in answers of servers, and the columns and cells of their table."""
+
+    title: str
+    in_answers: Callable[[Sequence[ServerAnswer]], list[R]]
+    columns: Sequence[str]
+    cells: Callable[[R, R | None], list[str]]
+
+
+def _compare(session: Session, given: Given, flags: CopyFlags, copies: _Copies[R], wanted: dict[str, str]) -> None:
     session = servers_of(session, given)
-    _check(health, stdin, bool(session.archive))
+    if flags.stdin and session.archive:
+        raise UsageError("--stdin and --archive exclude each other")
+    if flags.health and (flags.stdin or session.archive):
+        raise UsageError(f"--health asks the servers, which {'--stdin' if flags.stdin else '--archive'} does not")
     answers = readable_answers(
         session.received,
-        _answers(session, stdin, expected, read_timeout),
-        lambda some: [consumer_row(one, None) for one in consumer_replicas(some)],
+        _answers(session, flags.stdin, flags.expected, flags.read_timeout),
+        lambda some: [copies.cells(one, None) for one in copies.in_answers(some)],
     )
-    every = consumer_replicas(answers)
-    rows = _wanted(every, unsynced, raft_group=raft_group, stream=stream, consumer=consumer)
-    if health:
-        _ask_health(session, rows, lambda one: {"account": one.account, "stream": one.stream, "consumer": one.consumer})
-    if json:
-        _emit(rows)
-        return
-    _say(f"Servers: {len(answers)}", f"Consumers: {len(every)}", *_gaps(answers, expected, every))
-    leaders = {(one.account, one.stream, one.consumer, one.raft_group): one for one in every if one.leads}
-    cells = [
-        consumer_row(one, leaders.get((one.account, one.stream, one.consumer, one.raft_group)) if unsynced else None)
-        for one in rows
+    every = copies.in_answers(answers)
+    wanted = {name: text for name, text in {"raft_group": flags.raft_group, **wanted}.items() if text}
+    rows = [
+        one
+        for one in every
+        if all(getattr(one, name) == text for name, text in wanted.items()) and not (flags.unsynced and one.in_sync)
     ]
-    _show("Consumers", CONSUMER_COLUMNS, cells, rows, health=health, csv=csv)
+    if flags.health:
+        _ask_health(session, rows)
+    if flags.json:
+        output.emit_json(rows)
+        return
+    _say(f"Servers: {len(answers)}", f"{copies.title}: {len(every)}", *_gaps(answers, flags.expected, every))
+    leaders = {_group_of(one): one for one in every if one.leads} if flags.unsynced else {}
+    columns = [*copies.columns, *(["Health"] if flags.health else [])]
+    cells = [[*copies.cells(one, leaders.get(_group_of(one))), *([one.health] if flags.health else [])] for one in rows]
+    if flags.csv:
+        text = io.StringIO()
+        tables.writer(text, lineterminator="\n").writerows([columns, *cells])
+        output.emit(text.getvalue().rstrip("\n"))
+        return
+    from natsctl.cli.render.server_reports import REPLICA_NUMBERS
+    from natsctl.cli.render.tables import render_table
+
+    output.show_table(
+        render_table(copies.title, columns, cells, REPLICA_NUMBERS, least=("Account ID", "Raft", "Peers"))
+    )
 
 
-def _check(health: bool, stdin: bool, archive: bool) -> None:
-    if stdin and archive:
-        raise UsageError("--stdin and --archive exclude each other")
-    if health and (stdin or archive):
-        raise UsageError(f"--health asks the servers, which {'--stdin' if stdin else '--archive'} does not")
+def _group_of(replica: Replica) -> tuple[str, ...]:
+    return replica.account, replica.stream, getattr(replica, "consumer", ""), replica.raft_group
 
 
 def _answers(session: Session, stdin: bool, expected: int, read_timeout: int) -> Sequence[ServerAnswer]:
@@ -166,19 +161,15 @@ def _documents(text: str) -> Iterator[dict[str, Any]]:
             yield one
 
 
-def _wanted(every: Sequence[R], unsynced: bool, **wanted: str) -> list[R]:
-    """Return the copies that the flags select; with `unsynced` only rows that are out of sync."""
-    named = [one for one in every if all(not text or getattr(one, name) == text for name, text in wanted.items())]
-    return [one for one in named if not (unsynced and one.in_sync)]
-
-
-def _ask_health(session: Session, rows: Sequence[R], body: Callable[[R], dict[str, str]]) -> None:
+def _ask_health(session: Session, rows: Sequence[Replica]) -> None:
     from natsctl.client.system.system_account import ServerAnswer, System
 
     async def ask(manager: Any) -> None:
         for one in rows:
             server = ServerAnswer({"server": {"id": one.server_id, "name": one.server}})
-            answers = await System(manager).ask_each([server], "HEALTHZ", body(one))
+            names = ("account", "stream", "consumer")
+            body = {name: getattr(one, name) for name in names if hasattr(one, name)}
+            answers = await System(manager).ask_each([server], "HEALTHZ", body)
             said = answers[0].data if answers else {"status": "unavailable", "error": "no answer"}
             one.health = ": ".join(
                 text for text in (str(said.get("status") or ""), str(said.get("error") or "")) if text
@@ -205,31 +196,3 @@ def _gaps(answers: Sequence[ServerAnswer], expected: int, every: Sequence[Replic
 def _say(*lines: str) -> None:
     for line in lines:
         output.note(line)
-
-
-def _emit(rows: Sequence[Replica]) -> None:
-    from msgspec import to_builtins
-
-    output.emit_json(to_builtins(rows))
-
-
-def _show(
-    title: str,
-    columns: Sequence[str],
-    cells: Sequence[Sequence[str]],
-    rows: Sequence[Replica],
-    *,
-    health: bool,
-    csv: bool,
-) -> None:
-    columns = [*columns, *(["Health"] if health else [])]
-    cells = [[*row, *([one.health] if health else [])] for row, one in zip(cells, rows, strict=True)]
-    if csv:
-        text = io.StringIO()
-        tables.writer(text, lineterminator="\n").writerows([columns, *cells])
-        output.emit(text.getvalue().rstrip("\n"))
-        return
-    from natsctl.cli.render.server_reports import REPLICA_NUMBERS
-    from natsctl.cli.render.tables import render_table
-
-    output.show_table(render_table(title, columns, cells, REPLICA_NUMBERS, least=("Account ID", "Raft", "Peers")))

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
 import msgspec
@@ -50,9 +49,9 @@ from natsctl.client.received import UNUSABLE
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from natsctl.client.manager import Manager
     from natsctl.client.received import Received
-    from natsctl.client.system.reports import Row
-    from natsctl.client.system.system_account import ServerAnswer, ServerAnswers, ServerScope
+    from natsctl.client.system.system_account import ServerAnswer, ServerAnswers
 
 
 def _again(name: str, module: str = "report") -> str:
@@ -197,11 +196,20 @@ class View(NamedTuple):
     json: Json = False
 
 
+class BriefView(NamedTuple):
+    """Presentation of a report with fixed columns: a bundle of flags for commands."""
+
+    reverse: Reverse = False
+    watch: Watch = None
+    rounds: Rounds = 0
+    json: Json = False
+
+
 def show_report(
     session: Session,
-    ask: Callable[[], ServerAnswers],
+    ask: Callable[[Manager], Awaitable[ServerAnswers]],
     make: Callable[[ServerAnswers], ServerReport],
-    view: View,
+    view: View | BriefView,
     expect: int = 0,
 ) -> None:
     """Show one report, or with --watch refresh it until Ctrl-C or --count; raises UnreachableError.
@@ -210,26 +218,39 @@ def show_report(
     """
 
     def build() -> ServerReport:
-        return readable_report(session.received, ask(), make)
+        return readable_report(session.received, session.run(ask), make)
 
-    json = view.json
     check_rounds(view.watch, view.rounds)
     session.lasting = view.watch is not None
     if view.watch is None:
         report = build()
-        if json:
-            output.emit_json(report.document)
-        else:
-            _print(report)
+        output.emit_json(report.document) if view.json else show_parts(report)
         require_all(report.answers, expect)
         return
     from natsctl.cli.framework.live import emit_each
     from natsctl.cli.framework.live import watch as watch_view
 
-    if json:
+    if view.json:
         emit_each(lambda: build().document, view.watch, view.rounds)
     else:
         watch_view(lambda: _together(build()), view.watch, rounds=view.rounds)
+
+
+def _report(
+    session: Session,
+    given: Given,
+    expect: int,
+    view: View | BriefView,
+    make: Callable[[ServerAnswers], ServerReport],
+    what: str,
+    body: dict[str, Any],
+) -> None:
+    """Show the report of the servers' answers to `what`."""
+    from natsctl.client.system.system_account import System
+
+    scope = scope_of(given, expect)
+    session = servers_of(session, given, view.watch)
+    show_report(session, lambda manager: System(manager).ask(what, body, scope), make, view, expect)
 
 
 def readable_report(
@@ -268,7 +289,7 @@ def readable_answers(
     return ServerAnswers(found, getattr(answers, "expected", 0))
 
 
-def _print(report: ServerReport) -> None:
+def show_parts(report: ServerReport) -> None:
     for part in report.render(output.width()):
         output.console().print(part)
 
@@ -286,7 +307,7 @@ def place_state(body: Config, value: str) -> None:
     body["state"] = STATES[value]
 
 
-def _here(body: Config, value: str) -> None:
+def for_answers(body: Config, value: Any) -> None:
     """Leave the request unchanged: the flag filters the answers."""
 
 
@@ -294,31 +315,17 @@ FILTERS = (
     Flag("--subject", SUBJECT, "filter_subject", "only connections that subscribe to this subject"),
     Flag("--username", TEXT, "user", "only connections of this user"),
     Flag("--state", choice(*STATES), place_state, "which connections", default="open"),
-    Flag("--closed-reason", TEXT, _here, "only connections closed for this reason"),
+    Flag("--closed-reason", TEXT, for_answers, "only connections closed for this reason"),
 )  # fmt: skip
-FILTER = Flag("--filter", TEXT, _here, "only connections that match this expression")
+FILTER = Flag("--filter", TEXT, for_answers, "only connections that match this expression")
 ACCOUNT = Flag("--account", TEXT, "acc", "only connections of this account")
 
 
 @flagged((ACCOUNT, *FILTERS, FILTER, *SCOPE, ARCHIVE))
 def connections(session: Session, given: Given, view: View, expect: Expect = 0, top_rows: Top = 1000) -> None:
     """Show connections, those with most subscriptions first."""
-    _connections(session, given, view, expect, top_rows)
-
-
-def _connections(session: Session, given: Given, view: View, expect: int, most: int) -> None:
-    from natsctl.client.system.system_account import System
-
-    session = servers_of(session, given, view.watch)
-    body, scope = {**request_of(given), **({"subscriptions": True} if view.json else {})}, scope_of(given, expect)
-
-    show_report(
-        session,
-        lambda: session.run(lambda manager: System(manager).ask("CONNZ", body, scope)),
-        lambda answers: connection_report(answers, given, view, most),
-        view,
-        expect,
-    )
+    body = request_of(given) | ({"subscriptions": True} if view.json else {})
+    _report(session, given, expect, view, lambda found: connection_report(found, given, view, top_rows), "CONNZ", body)
 
 
 def request_of(given: Given) -> dict[str, Any]:
@@ -354,13 +361,11 @@ def accounts(
 ) -> None:
     """Show accounts with their connections and traffic, or the connections of one."""
     if account and not view.json:
-        _connections(session, {**given, "--account": account}, view, expect, top_rows)
+        connections(session, {**given, "--account": account}, view, expect, top_rows)
         return
     from natsctl.cli.render.server_reports import ACCOUNTS
     from natsctl.client.system.reports import accounts as account_rows
-    from natsctl.client.system.system_account import System
 
-    session, scope = servers_of(session, given, view.watch), scope_of(given, expect)
     body = {"auth": True, "subscriptions": True, **({"acc": account} if account else {})}
 
     def make(answers: ServerAnswers) -> ServerReport:
@@ -375,78 +380,43 @@ def accounts(
             answers,
         )
 
-    show_report(
-        session, lambda: session.run(lambda manager: System(manager).ask("CONNZ", body, scope)), make, view, expect
-    )
+    _report(session, given, expect, view, make, "CONNZ", body)
 
 
-_LEAFNODES = (Flag("--account", TEXT, "account", "only leaf nodes of this account"),)
-_GATEWAYS = (Flag("--filter-name", TEXT, "name", "only gateways to this cluster"),)
+def _links(what: str, help: str, *flags: Flag, **fixed: Any) -> Callable[..., None]:
+    """Return the command that shows one kind of connections between servers."""
+
+    @flagged((*flags, *SCOPE, ARCHIVE))
+    def show(session: Session, given: Given, view: View, expect: Expect = 0) -> None:
+        from natsctl.cli.render.server_reports import LINKS
+
+        title, table, rows_of = LINKS[what]
+
+        def make(answers: ServerAnswers) -> ServerReport:
+            shown, _ = top(rows_of(answers), table, view.sort, view.reverse, 0, "server")
+            totals = {"Server": plural(len(answers), "server"), "Name": f"{len(shown)} in all"}
+            return ServerReport(
+                shown,
+                lambda width: [render_sheet(title, table, shown, width, totals, words=view.columns, wide=view.wide)],
+                answers,
+            )
+
+        _report(session, given, expect, view, make, what, fields_of(flags, given, **fixed))
+
+    show.__doc__ = help
+    return show
 
 
-@flagged((*_LEAFNODES, *SCOPE, ARCHIVE))
-def leafnodes(session: Session, given: Given, view: View, expect: Expect = 0) -> None:
-    """Show leaf node connections."""
-    from natsctl.cli.render.server_reports import LEAFNODES
-    from natsctl.client.system.reports import listed
-
-    asked = _Asked("LEAFZ", fields_of(_LEAFNODES, given), partial(listed, key="leafs"), scope_of(given, expect))
-    _report_links(servers_of(session, given, view.watch), asked, "Leafnode Report", LEAFNODES, view)
-
-
-@flagged((*SCOPE, ARCHIVE))
-def routes(session: Session, given: Given, view: View, expect: Expect = 0) -> None:
-    """Show the routes within clusters."""
-    from natsctl.cli.render.server_reports import ROUTES
-    from natsctl.client.system.reports import listed
-
-    asked = _Asked("ROUTEZ", {}, partial(listed, key="routes"), scope_of(given, expect))
-    _report_links(servers_of(session, given, view.watch), asked, "Cluster Report", ROUTES, view)
-
-
-@flagged((*_GATEWAYS, *SCOPE, ARCHIVE))
-def gateways(session: Session, given: Given, view: View, expect: Expect = 0) -> None:
-    """Show the gateways between clusters."""
-    from natsctl.cli.render.server_reports import GATEWAYS
-    from natsctl.client.system.reports import gateways as rows
-
-    asked = _Asked("GATEWAYZ", fields_of(_GATEWAYS, given, accounts=True), rows, scope_of(given, expect))
-    _report_links(servers_of(session, given, view.watch), asked, "Super Cluster Report", GATEWAYS, view)
-
-
-class _Asked(NamedTuple):
-    """Request to servers, and the rows of their answers."""
-
-    what: str
-    body: dict[str, Any]
-    rows_of: Callable[[Iterable[ServerAnswer]], list[Row]]
-    scope: ServerScope
-
-
-def _report_links(session: Session, asked: _Asked, title: str, table: Sequence[Column[Row]], view: View) -> None:
-    from natsctl.client.system.system_account import System
-
-    def make(answers: ServerAnswers) -> ServerReport:
-        shown, _ = top(asked.rows_of(answers), table, view.sort, view.reverse, 0, "server")
-        totals = {
-            "Server": plural(len(answers), "server"),
-            "Name": f"{len(shown)} in all",
-        }
-        return ServerReport(
-            shown,
-            lambda width: [render_sheet(title, table, shown, width, totals, words=view.columns, wide=view.wide)],
-            answers,
-        )
-
-    show_report(
-        session,
-        lambda: session.run(lambda manager: System(manager).ask(asked.what, asked.body, asked.scope)),
-        make,
-        view,
-        asked.scope.expect,
-    )
-
-
+leafnodes = _links(
+    "LEAFZ", "Show leaf node connections.", Flag("--account", TEXT, "account", "only leaf nodes of this account")
+)
+routes = _links("ROUTEZ", "Show the routes within clusters.")
+gateways = _links(
+    "GATEWAYZ",
+    "Show the gateways between clusters.",
+    Flag("--filter-name", TEXT, "name", "only gateways to this cluster"),
+    accounts=True,
+)
 HEALTH = (
     Flag("--js-enabled", SWITCH, "js-enabled-only", "also fail where JetStream is off", aliases=("-J",)),
     Flag("--server-only", SWITCH, "js-server-only", "do not check streams and consumers", aliases=("-S",)),
@@ -457,88 +427,48 @@ HEALTH = (
 _JETSTREAM_FLAGS = (Flag("--account", TEXT, "account", "the use of this account"),)
 
 
-@flagged((*SCOPE, ARCHIVE))
-def cpu(
-    session: Session,
-    given: Given,
-    expect: Expect = 0,
-    reverse: Reverse = False,
-    watch: Watch = None,
-    rounds: Rounds = 0,
-    json: Json = False,
-) -> None:
-    """Show the CPU use of servers, highest first."""
-    _use(session, "CPU Usage", "cpu", given, View(reverse=reverse, watch=watch, rounds=rounds, json=json), expect)
+def _use(field: str, title: str, help: str, show: Callable[[Any], str]) -> Callable[..., None]:
+    """Return the command that shows one field of the servers' statistics as bars."""
+
+    @flagged((*SCOPE, ARCHIVE))
+    def show_use(session: Session, given: Given, view: BriefView, expect: Expect = 0) -> None:
+        from natsctl.cli.render.server_reports import render_use
+        from natsctl.client.system.system_account import System
+
+        def make(census: ServerAnswers) -> ServerReport:
+            rows = sorted(census, key=lambda one: -float(one.data.get(field) or 0), reverse=view.reverse)
+            document = {one.name: one.data.get(field) or 0 for one in rows}
+            return ServerReport(document, lambda width: [render_use(title, field, rows, show, width)], census)
+
+        session, scope = servers_of(session, given, view.watch), scope_of(given, expect)
+        show_report(session, lambda manager: System(manager).ping(scope), make, view, expect)
+
+    show_use.__doc__ = help
+    return show_use
 
 
-@flagged((*SCOPE, ARCHIVE))
-def mem(
-    session: Session,
-    given: Given,
-    expect: Expect = 0,
-    reverse: Reverse = False,
-    watch: Watch = None,
-    rounds: Rounds = 0,
-    json: Json = False,
-) -> None:
-    """Show the memory use of servers, highest first."""
-    _use(session, "Memory Usage", "mem", given, View(reverse=reverse, watch=watch, rounds=rounds, json=json), expect)
-
-
-def _use(session: Session, title: str, what: str, given: Given, view: View, expect: int) -> None:
-    from natsctl.cli.render.server_reports import render_use
-    from natsctl.client.system.system_account import System
-
-    session, scope = servers_of(session, given, view.watch), scope_of(given, expect)
-    show = _memory if what == "mem" else lambda value: f"{float(value):.0f}%"
-
-    def make(census: ServerAnswers) -> ServerReport:
-        rows = sorted(census, key=lambda one: -float(one.data.get(what) or 0), reverse=view.reverse)
-        document = {one.name: one.data.get(what) or 0 for one in rows}
-        return ServerReport(document, lambda width: [render_use(title, what, rows, show, width)], census)
-
-    show_report(session, lambda: session.run(lambda manager: System(manager).ping(scope)), make, view, expect)
-
-
-def _memory(value: float) -> str:
-    return f"({format_size(int(value))})"
+cpu = _use("cpu", "CPU Usage", "Show the CPU use of servers, highest first.", lambda value: f"{float(value):.0f}%")
+mem = _use(
+    "mem",
+    "Memory Usage",
+    "Show the memory use of servers, highest first.",
+    lambda value: f"({format_size(int(value))})",
+)
 
 
 @flagged((*HEALTH, *SCOPE, ARCHIVE))
-def health(
-    session: Session,
-    given: Given,
-    expect: Expect = 0,
-    reverse: Reverse = False,
-    watch: Watch = None,
-    rounds: Rounds = 0,
-    json: Json = False,
-) -> None:
+def health(session: Session, given: Given, view: BriefView, expect: Expect = 0) -> None:
     """Show the health that servers report; fails if one is unhealthy."""
     from natsctl.cli.render.server_reports import healthy, render_health
-    from natsctl.client.system.system_account import System
 
-    session, scope = servers_of(session, given, watch), scope_of(given, expect)
-    body = fields_of(HEALTH, given, details=True)
+    ill: list[str] = []
 
     def make(answers: ServerAnswers) -> ServerReport:
-        answers.sort(key=lambda one: one.name, reverse=reverse)
+        answers.sort(key=lambda one: one.name, reverse=view.reverse)
+        ill[:] = [one.name for one in answers if not healthy(one)]
         return ServerReport(answers.raw, lambda width: render_health(answers, width), answers)
 
-    last: list[ServerReport] = []
-
-    def kept(answers: ServerAnswers) -> ServerReport:
-        last[:] = [make(answers)]
-        return last[0]
-
-    show_report(
-        session,
-        lambda: session.run(lambda manager: System(manager).ask("HEALTHZ", body, scope)),
-        kept,
-        View(watch=watch, rounds=rounds, json=json),
-        expect,
-    )
-    ill = [one.name for one in last[0].answers if not healthy(one)]
+    _report(session, given, expect, view, make, "HEALTHZ", fields_of(HEALTH, given, details=True))
     if ill:
         raise NatsctlError(f"not well: {', '.join(ill)}")
 
@@ -557,9 +487,7 @@ def jetstream(
     """Show what JetStream holds on each server, and the members of its cluster."""
     from natsctl.cli.render.server_reports import JETSTREAM, render_jetstream
     from natsctl.client.system.reports import of_account
-    from natsctl.client.system.system_account import System
 
-    session, scope = servers_of(session, given, view.watch), scope_of(given, expect)
     body = fields_of(_JETSTREAM_FLAGS, given)
     if leaders or "--account" in given:
         body.update(accounts=True, streams=True, consumer=True, config=True)
@@ -578,9 +506,7 @@ def jetstream(
             answers,
         )
 
-    show_report(
-        session, lambda: session.run(lambda manager: System(manager).ask("JSZ", body, scope)), make, view, expect
-    )
+    _report(session, given, expect, view, make, "JSZ", body)
 
 
 @flagged((*SCOPE, ARCHIVE))
@@ -603,18 +529,15 @@ def downgrade(
     found = above_level(answers, level, every)
     if json:
         output.emit_json({kind: rows for kind, rows in found.items() if rows})
-    for title, table, rows in (
-        ()
-        if json
-        else (
+    elif not any(found.values()):
+        output.emit("All assets are compatible with the specified API level.")
+    else:
+        for title, table, rows in (
             ("Assets: Streams", STREAMS_ABOVE, found["streams"]),
             ("Assets: Consumers", CONSUMERS_ABOVE, found["consumers"]),
-        )
-    ):
-        if rows:
-            output.console().print(render_sheet(title, table, rows, output.width()))
-    if not json and not any(found.values()):
-        output.emit("All assets are compatible with the specified API level.")
+        ):
+            if rows:
+                output.show_table(render_sheet(title, table, rows, output.width()))
     note_missing(answers)
 
 
@@ -634,24 +557,12 @@ VERBS = (
             "natsctl srv report connections --state closed --filter 'out_msgs > 1000'",
         ),
     ),
-    Verb(
-        "leafnodes, leaf, leafz",
-        leafnodes,
-        answer=_again("Leafnode"),
-    ),
+    Verb("leafnodes, leaf, leafz", leafnodes, answer=_again("Leafnode")),
     Verb("routes, route", routes, answer=_again("Route")),
-    Verb(
-        "gateways, super, gateway",
-        gateways,
-        answer=_again("Gateway"),
-    ),
+    Verb("gateways, super, gateway", gateways, answer=_again("Gateway")),
     Verb("cpu", cpu, answer="cli.server.report:Use|cli.server.report:Use*"),
     Verb("mem", mem, answer="cli.server.report:Use|cli.server.report:Use*"),
-    Verb(
-        "health",
-        health,
-        answer=_again("ServerAnswer", "overview"),
-    ),
+    Verb("health", health, answer=_again("ServerAnswer", "overview")),
     Verb(
         "jetstream, jsz, js",
         jetstream,

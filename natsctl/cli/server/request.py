@@ -40,7 +40,7 @@ from natsctl.cli.server.overview import (
     servers_of,
     suggesting_server,
 )
-from natsctl.cli.server.report import HEALTH, STATES, place_state
+from natsctl.cli.server.report import HEALTH, STATES, for_answers, place_state
 
 if TYPE_CHECKING:
     from natsctl.client.system.system_account import ServerAnswer
@@ -65,10 +65,6 @@ def _detailed(body: Config, value: bool) -> None:
     body.update(subscriptions=value, subscriptions_detail=value)
 
 
-def _here(body: Config, value: bool) -> None:
-    """Leave the request unchanged: the flag selects among the answers."""
-
-
 SUBSCRIPTIONS = Flag("--subscriptions", SWITCH, "subscriptions", "also subscriptions")
 PAGE = (
     Flag("--limit", WHOLE, "limit", "at most N entries from each server, instead of every page"),
@@ -84,7 +80,7 @@ KINDS: dict[str, tuple[Flag, ...]] = {
         Flag("--filter-user", TEXT, "user", "only connections of this user"),
         Flag("--filter-account", TEXT, "acc", "only connections of this account"),
         Flag("--filter-subject", SUBJECT, "filter_subject", "only connections that subscribe to this subject"),
-        Flag("--filter-empty", SWITCH, _here, "only servers that have connections"),
+        Flag("--filter-empty", SWITCH, for_answers, "only servers that have connections"),
         *PAGE,
     ),
     "GATEWAYZ": (
