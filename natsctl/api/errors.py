@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import enum
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, ClassVar, Final
 
 if TYPE_CHECKING:
@@ -357,6 +358,15 @@ class ProtocolError(NatsctlError):
 
 class StorageError(NatsctlError):
     """A disk or a file failed or is damaged."""
+
+
+@contextmanager
+def file_errors(where: object, kind: type[Exception] = StorageError) -> Iterator[None]:
+    """Raise StorageError, or an error of another kind, for an OSError: the system's reason after `where`."""
+    try:
+        yield
+    except OSError as failure:
+        raise kind(f"{where}: {failure.strerror or failure}") from failure
 
 
 def exit_code_of(error: ApiError) -> ExitCode:

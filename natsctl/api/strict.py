@@ -215,7 +215,7 @@ class _RequestReader:
             low, high = _RANGES[shape.go]
             if low <= value <= high:
                 return value
-        elif (shape.kind == "bool" and isinstance(value, bool)) or (shape.kind in ("str", "bytes") and _is_str(value)):
+        elif isinstance(value, {"bool": bool, "str": str, "bytes": str}.get(shape.kind, ())):
             return value
         return self._save(_type_fault(value, shape, owner, path))
 
@@ -255,10 +255,6 @@ def _text_fields(shape: Shape) -> frozenset[str]:
 def _are_plain(values: Collection[Any], shape: Shape) -> bool:
     """Return whether all elements of a list or map are texts as they are to be: there may be very many."""
     return shape.kind == "str" and not shape.human and set(map(type, values)) == {str}
-
-
-def _is_str(value: Any) -> bool:
-    return isinstance(value, str)
 
 
 def _type_fault(value: Any, shape: Shape, owner: str, path: Path) -> str:

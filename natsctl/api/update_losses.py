@@ -31,7 +31,9 @@ class Loss(NamedTuple):
 
 def stream_losses(live: Config, new: Config, state: Config, now_ns: int) -> list[Loss]:
     """Return the losses of a stream if its configuration becomes `new`, given its state (from STREAM.INFO)."""
-    found = list(_by_sealing(live, new))
+    found = []
+    if new.get("sealed") and not live.get("sealed"):
+        found.append(Loss("sealed", "a sealed stream accepts no more messages, and cannot be unsealed"))
     if _limit(state, "messages"):
         found += [*_by_limits(live, new, state), *_by_age(live, new, state, now_ns), *_by_interest(live, new, state)]
     return found
@@ -56,11 +58,6 @@ def _limit(config: Config, name: str) -> int:
 def _is_lowered(live: Config, new: Config, name: str) -> bool:
     before, after = _limit(live, name), _limit(new, name)
     return after > 0 and (before == 0 or after < before)
-
-
-def _by_sealing(live: Config, new: Config) -> Iterator[Loss]:
-    if new.get("sealed") and not live.get("sealed"):
-        yield Loss("sealed", "a sealed stream accepts no more messages, and cannot be unsealed")
 
 
 def _by_limits(live: Config, new: Config, state: Config) -> Iterator[Loss]:

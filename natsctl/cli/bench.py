@@ -6,7 +6,7 @@ import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-from natsctl.api.errors import UsageError
+from natsctl.api.errors import UsageError, file_errors
 from natsctl.api.units import plural
 from natsctl.cli.framework import output
 from natsctl.cli.framework.flags import (
@@ -42,10 +42,8 @@ REPORT = "client.bench.report:Report"
 
 
 def _file(path: str) -> bytes:
-    try:
+    with file_errors(path, ValueError):
         return Path(path).read_bytes()
-    except OSError as failure:
-        raise ValueError(f"{path}: {failure.strerror or failure}") from failure
 
 
 COMMON = (

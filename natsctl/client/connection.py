@@ -478,7 +478,8 @@ class Connection:
 
         Raises UnreachableError, or NotAuthorisedError if it refused a subject.
         """
-        self._check_live()
+        if self._lost is not None:
+            raise self._lost
         try:
             await self._client.flush(timeout=timeout_s or self.timeout_s)
         except TimeoutError as failure:
@@ -581,10 +582,6 @@ class Connection:
         if self._lost is not None or self._client.is_closed:
             return self._lost or ConnectionLostError(f"the connection to {self.target.shown} was lost")
         return UsageError(str(failure).removeprefix("nats: "))
-
-    def _check_live(self) -> None:
-        if self._lost is not None:
-            raise self._lost
 
     async def _revived(self) -> None:
         """Raise the failure that ended the connection, or open it again if it reconnects."""

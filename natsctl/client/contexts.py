@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from natsctl.api.errors import ExitCode, NatsctlError, UsageError
+from natsctl.api.errors import ExitCode, NatsctlError, UsageError, file_errors
 from natsctl.client.atomic_file import FileChange
 from natsctl.client.settings import Settings
 
@@ -156,10 +156,8 @@ class Contexts:
 
 def write(change: FileChange) -> None:
     """Replace or remove a file; raises UsageError if the system refuses."""
-    try:
+    with file_errors(change.path, UsageError):
         change.apply()
-    except OSError as failure:
-        raise UsageError(f"{change.path}: {failure.strerror or failure}") from failure
 
 
 def _line(file: Path) -> str:

@@ -101,7 +101,7 @@ async def measure_latency(
 
     Raises UnreachableError when messages do not get from one server to the other.
     """
-    rtts = [int(await _rtt_s(connection) * 1e9) for connection in (one, two)]
+    rtts = [int(min([await side.rtt_s() for _ in range(ROUNDS)]) * 1e9) for side in (one, two)]
     links = RawConnection(one), RawConnection(two)
     started_ns = time.time_ns()
     progress, latencies, sent = await _run(*links, test, watch)
@@ -124,10 +124,6 @@ async def measure_latency(
         percentiles=[Percentile(percent, latencies.percentile(percent)) for percent in PERCENTS],
         histogram=[Bin(below_ns, count) for below_ns, count in latencies.bins()],
     )
-
-
-async def _rtt_s(connection: Connection) -> float:
-    return min([await connection.rtt_s() for _ in range(ROUNDS)])
 
 
 async def _run(

@@ -84,14 +84,14 @@ def encode_headers(given: HeaderLike) -> bytes:
         if not re.fullmatch(_NAME, name):
             raise UsageError(f"header {name!r}: a name consists of letters, digits and any of !#$%&'*+-.^_`|~")
     try:
-        return blocks.encode((_wire(name), _wire(value)) for name, value in pairs)
+        return blocks.encode((as_bytes(name), as_bytes(value)) for name, value in pairs)
     except ValueError as failure:
         raise UsageError(str(failure)) from failure
 
 
 def to_message(subject: bytes, reply: bytes, body: bytes, block: bytes) -> Message:
     """Return a received message; an invalid header block is left out."""
-    message = Message(_text(subject), body, _text(reply) if reply else "")
+    message = Message(as_text(subject), body, as_text(reply) if reply else "")
     if block:
         message.block = block
         try:
@@ -100,15 +100,17 @@ def to_message(subject: bytes, reply: bytes, body: bytes, block: bytes) -> Messa
         except ProtocolError:
             return message
         if pairs:
-            message.headers = Headers([(_text(name), _text(value)) for name, value in pairs])
+            message.headers = Headers([(as_text(name), as_text(value)) for name, value in pairs])
     return message
 
 
-def _wire(text: str) -> bytes:
+def as_bytes(text: str) -> bytes:
+    """Return a subject or header as it was sent."""
     return text.encode("utf-8", _TEXT_AS_BYTES)
 
 
-def _text(raw: bytes) -> str:
+def as_text(raw: bytes) -> str:
+    """Return a subject or header for `as_bytes`, also one that is no text."""
     return raw.decode("utf-8", _TEXT_AS_BYTES)
 
 
@@ -168,5 +170,5 @@ class AckedMessages:
 def _place_of(reply: str) -> tuple[bytes, bytes, int, int] | None:
     from natsctl.api.acks import parse
 
-    at = parse(reply.encode("utf-8", "surrogateescape"))
+    at = parse(as_bytes(reply))
     return None if at is None else (at.stream, at.consumer, at.stream_seq, at.ts_ns)

@@ -33,12 +33,13 @@ from natsctl.api.errors import (
     StorageError,
     UnreachableError,
     UsageError,
+    file_errors,
 )
 from natsctl.api.subjects import is_valid_subject
 from natsctl.api.times import ZERO_TIME, format_time
 from natsctl.client.atomic_file import atomic_write
 from natsctl.client.buckets import OBJECTS, WatchOptions, bucket_info, watch_bucket
-from natsctl.client.message import NO_RESPONDERS, DryRunError, Planned
+from natsctl.client.message import NO_RESPONDERS, DryRunError, Planned, as_bytes
 from natsctl.client.messaging import messages
 from natsctl.client.messaging.consumers import DeliveredMessage, OrderedReader
 from natsctl.client.requests import api_error, not_understood, parse_object
@@ -168,7 +169,7 @@ class ObjectBucket:
         return cls(manager, name, await bucket_info(manager, OBJECTS, name))
 
     def meta_subject(self, name: str) -> str:
-        return f"$O.{self.name}.M.{base64.urlsafe_b64encode(name.encode('utf-8', 'surrogateescape')).decode()}"
+        return f"$O.{self.name}.M.{base64.urlsafe_b64encode(as_bytes(name)).decode()}"
 
     def chunk_subject(self, nuid: str) -> str:
         return f"$O.{self.name}.C.{nuid}"
@@ -277,15 +278,11 @@ def beside(target: Path) -> Iterator[IO[bytes]]:
     Raises UsageError if no file can be, StorageError if it cannot be written.
     """
     with contextlib.ExitStack() as stack:
-        try:
+        with file_errors(f"cannot write to {target.parent}", UsageError):
             file = stack.enter_context(atomic_write(target, durable=True))
-        except OSError as failure:
-            raise UsageError(f"cannot write to {target.parent}: {failure.strerror}") from failure
-        try:
+        with file_errors(f"cannot write {target}"):
             yield file
             stack.close()
-        except OSError as failure:
-            raise StorageError(f"cannot write {target}: {failure.strerror or failure}") from failure
 
 
 WINDOW_BYTES = 4 * 1024 * 1024

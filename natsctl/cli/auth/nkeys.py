@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Annotated, Final
 
-from natsctl.api.errors import UsageError
+from natsctl.api.errors import UsageError, file_errors
 from natsctl.api.jwt_token import Kind
 from natsctl.api.model import Model
 from natsctl.cli.auth.operators import read_file, read_key, write_private
@@ -98,11 +98,8 @@ def generate(
 def _entropy(source: Path | None) -> bytes:
     if source is None:
         return b""
-    try:
-        with source.open("rb") as file:
-            found = file.read(KEY_BYTES)
-    except OSError as failure:
-        raise UsageError(f"{source}: {failure.strerror or failure}") from failure
+    with file_errors(source, UsageError), source.open("rb") as file:
+        found = file.read(KEY_BYTES)
     if len(found) < KEY_BYTES:
         raise UsageError(f"{source}: a key needs {KEY_BYTES} bytes, and it has {len(found)}")
     return found

@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from natsctl.api.errors import NatsctlError, StorageError, UsageError
+from natsctl.api.errors import NatsctlError, UsageError, file_errors
 from natsctl.api.jwt_claims import OperatorClaims
 from natsctl.api.model import Model
 from natsctl.cli.auth.selection import MaybeOperator, picked, picked_operator, save, store
@@ -91,10 +91,8 @@ def read_key(path: Path) -> KeyPair:
 
 
 def read_file(path: Path) -> bytes:
-    try:
+    with file_errors(path, UsageError):
         return path.read_bytes()
-    except OSError as failure:
-        raise UsageError(f"{path}: {failure.strerror or failure}") from failure
 
 
 def write_private(session: Session, path: Path, content: bytes, about: str) -> None:
@@ -107,11 +105,8 @@ def write_private(session: Session, path: Path, content: bytes, about: str) -> N
 
     if session.dry_run:
         raise DryRunError(Planned(str(path), about.encode()))
-    try:
-        with atomic_write(path, PRIVATE, durable=True) as file:
-            file.write(content)
-    except OSError as failure:
-        raise StorageError(f"{path}: {failure.strerror or failure}") from failure
+    with file_errors(path), atomic_write(path, PRIVATE, durable=True) as file:
+        file.write(content)
 
 
 def entity_document(entity: Entity, show_secrets: bool = False) -> dict[str, Any]:

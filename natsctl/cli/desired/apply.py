@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from msgspec import field
 
-from natsctl.api.errors import ExitCode, UsageError
+from natsctl.api.errors import ExitCode, UsageError, file_errors
 from natsctl.api.model import Model
 from natsctl.cli.desired.plan import (
     Adopt,
@@ -293,10 +293,8 @@ def _saved_plan(named: Sequence[str], plan_file: Path | None) -> Plan | None:
 
 
 def _content(path: Path) -> bytes:
-    try:
+    with file_errors(f"cannot read {path}", UsageError):
         return path.read_bytes()
-    except OSError as failure:
-        raise UsageError(f"cannot read {path}: {failure.strerror}") from failure
 
 
 DestroyPrune = Annotated[

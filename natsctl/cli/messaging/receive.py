@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from natsctl.api.errors import NothingReceivedError, StorageError
+from natsctl.api.errors import NothingReceivedError, file_errors
 from natsctl.api.subjects import matches
 from natsctl.api.units import plural
 from natsctl.cli.framework import output
@@ -274,10 +274,8 @@ class Dump:
     def __init__(self, where: str) -> None:
         self._folder = None if where == STDOUT else Path(where)
         if self._folder is not None:
-            try:
+            with file_errors(f"--dump {where}"):
                 self._folder.mkdir(parents=True, exist_ok=True)
-            except OSError as failure:
-                raise StorageError(f"--dump {where}: {failure.strerror or failure}") from failure
 
     def write(self, number: int, message: ReceivedMessage) -> None:
         text = json.dumps(document(message), ensure_ascii=False)
@@ -286,10 +284,8 @@ class Dump:
             return
         delivery = message.delivery
         path = self._folder / f"{number if delivery is None else delivery.stream_seq}.json"
-        try:
+        with file_errors(path):
             path.write_text(text)
-        except OSError as failure:
-            raise StorageError(f"{path}: {failure.strerror or failure}") from failure
 
 
 def document(message: ReceivedMessage) -> dict[str, Any]:

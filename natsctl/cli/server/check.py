@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
-from natsctl.api.errors import NatsctlError, UsageError
+from natsctl.api.errors import NatsctlError, UsageError, file_errors
 from natsctl.cli.framework import output
 from natsctl.cli.framework.flags import (
     DURATION,
@@ -298,11 +298,8 @@ def _replace(path: Path, text: str) -> None:
     """Replace a file atomically: readers see the old content or the new. Raises UsageError."""
     from natsctl.client.atomic_file import atomic_write
 
-    try:
-        with atomic_write(path, 0o644) as file:
-            file.write(text.encode())
-    except OSError as failure:
-        raise UsageError(f"--outfile: {path}: {failure.strerror}") from failure
+    with file_errors(f"--outfile: {path}", UsageError), atomic_write(path, 0o644) as file:
+        file.write(text.encode())
 
 
 Stream = Annotated[str, Option("--stream", metavar="STREAM", help="name of the stream")]

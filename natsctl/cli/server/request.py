@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
-from natsctl.api.errors import NatsctlError, UsageError
+from natsctl.api.errors import NatsctlError, UsageError, file_errors
 from natsctl.cli.framework import output
 from natsctl.cli.framework.flags import (
     DURATION,
@@ -243,11 +243,9 @@ def profile(
 
 def _write(folder: Path, name: str, text: str) -> str:
     path = folder / name
-    try:
+    with file_errors(path, UsageError):
         folder.mkdir(parents=True, exist_ok=True)
         path.write_bytes(base64.b64decode(text))
-    except OSError as failure:
-        raise UsageError(f"{path}: {failure.strerror}") from failure
     return str(path)
 
 

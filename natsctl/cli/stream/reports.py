@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from msgspec import field
 
-from natsctl.api.errors import StorageError, UsageError
+from natsctl.api.errors import UsageError, file_errors
 from natsctl.api.model import Model, blank, new_list, zero
 from natsctl.api.stream import StreamInfo
 from natsctl.api.units import plural
@@ -105,11 +105,8 @@ def _write_page(found: DeepReport, path: Path) -> None:
     from natsctl.cli.render.spark_reports import deep_html
     from natsctl.client.atomic_file import atomic_write
 
-    try:
-        with atomic_write(path) as file:
-            file.write(deep_html(found).encode())
-    except OSError as failure:
-        raise StorageError(f"--html {path}: {failure.strerror or failure}") from failure
+    with file_errors(f"--html {path}"), atomic_write(path) as file:
+        file.write(deep_html(found).encode())
     output.note(f"Wrote the report to {path}")
 
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
-from natsctl.api.errors import NatsctlError, UsageError
+from natsctl.api.errors import NatsctlError, UsageError, file_errors
 from natsctl.client.audit.bundle import Bundle, Metadata
 
 REPORT_TYPE: Final = "io.nats.audit.v1.analysis"
@@ -252,10 +252,8 @@ def analyze(
 
 def load_analysis(path: Path) -> Analysis:
     """Return a saved report. Raises UsageError for another file."""
-    try:
+    with file_errors(path, UsageError):
         content = path.read_bytes()
-    except OSError as failure:
-        raise UsageError(f"{path}: {failure.strerror}") from failure
     try:
         found = json.loads(content)
         if not isinstance(found, dict) or found.get("type") != REPORT_TYPE:

@@ -20,7 +20,7 @@ from urllib.parse import quote
 import msgspec
 import orjson
 
-from natsctl.api.errors import UsageError
+from natsctl.api.errors import UsageError, file_errors
 from natsctl.client.atomic_file import PRIVATE, atomic_write
 
 Tags = Mapping[str, str]
@@ -252,16 +252,13 @@ def write_bundle(path: str | Path, moment: datetime | None = None) -> Iterator[B
 
     Raises UsageError.
     """
-    try:
-        with atomic_write(Path(path), PRIVATE) as file:
-            writer = BundleWriter(file, moment)
-            try:
-                yield writer
-                writer.finish()
-            finally:
-                writer.close()
-    except OSError as failure:
-        raise UsageError(f"{path}: {failure.strerror or failure}") from failure
+    with file_errors(path, UsageError), atomic_write(Path(path), PRIVATE) as file:
+        writer = BundleWriter(file, moment)
+        try:
+            yield writer
+            writer.finish()
+        finally:
+            writer.close()
 
 
 def path_of(tags: Tags) -> str:

@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, TypeVar
 
-from natsctl.api.errors import ExitCode, NatsctlError, StorageError, UsageError
+from natsctl.api.errors import ExitCode, NatsctlError, StorageError, UsageError, file_errors
 from natsctl.client.atomic_file import PRIVATE, FileChange, hold_lock, make_private_folder
 from natsctl.client.auth.claims import Document, read_claims
 from natsctl.client.auth.keys import KeyPair, parse_key
@@ -298,12 +298,10 @@ class NscStore:
 
     def apply(self, change: FileChange) -> None:
         """Write or remove one file; raises StorageError."""
-        try:
+        with file_errors(change.path):
             change.apply()
             if change.text is None:
                 _remove_empty_folders(change.path.parent, (self.stores, self.keys))
-        except OSError as failure:
-            raise StorageError(f"{change.path}: {failure.strerror or failure}") from failure
 
 
 def _is_held(lock: int) -> bool:

@@ -10,7 +10,6 @@ Streams are restored side by side, in the order that mirrors and sources need: a
 from __future__ import annotations
 
 import shutil
-import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -22,12 +21,12 @@ import msgspec
 from natsctl.api.errors import NatsctlError, StorageError, UsageError
 from natsctl.api.subjects import is_valid_name
 from natsctl.api.units import format_size, plural
-from natsctl.client.backup.manifest import META_NAME, PART_PREFIX, Document, checked_name
+from natsctl.client.backup.manifest import META_NAME, Document, checked_name
 from natsctl.client.backup.reader import open_backup
 from natsctl.client.backup.restore import OnExisting, Restored, RestoreOptions, StreamExistsError, restore_stream
 from natsctl.client.backup.save import SaveOptions, save_stream
 from natsctl.client.backup.transfer import RetryingManager, TransferProgress
-from natsctl.client.backup.writer import rename_folder
+from natsctl.client.backup.writer import part_of, rename_folder
 from natsctl.client.buckets import kind_of
 from natsctl.client.message import DryRunError, Planned
 from natsctl.client.received import UNUSABLE
@@ -166,7 +165,7 @@ async def save_account_data(
         raise DryRunError(effect=effect)
     one_of_many = replace(options, force=False, account=tuple(sorted({*states, *unseen})))
     begun = time.monotonic()
-    part = _part_of(folder)
+    part = part_of(folder)
     try:
 
         async def save(name: str) -> StreamOutcome:
@@ -209,14 +208,6 @@ def _check_folder(folder: Path, replace: bool) -> None:
         raise UsageError(f"{folder} exists and is not an account backup: it holds {min(strange)}")
     if any(folder.iterdir()) and not replace:
         raise UsageError(f"{folder} exists", hint="name another folder, or give --force to replace it")
-
-
-def _part_of(folder: Path) -> Path:
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        return Path(tempfile.mkdtemp(prefix=PART_PREFIX, suffix=".part", dir=folder.parent))
-    except OSError as failure:
-        raise UsageError(f"cannot write a backup to {folder}: {failure.strerror}") from failure
 
 
 def saved_in(folder: Path) -> dict[str, Path]:

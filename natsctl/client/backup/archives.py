@@ -382,7 +382,7 @@ async def fitted(
     renamed = config["name"] != backup.stream
     lowered = (
         await run_in_thread(lambda read: _over(backup, _replicas(config), read), on_read)
-        if _fewer(config, backup)
+        if _replicas(config) < _replicas(backup.config)  # consumers may not have more than their stream
         else []
     )
     as_it_is = had == version and not (renamed and had == 1) and not lowered
@@ -406,11 +406,6 @@ async def fitted(
 def _replicas(config: dict[str, Any]) -> int:
     """Return the copies that a configuration of a stream asks for."""
     return int(config.get("num_replicas") or 1)
-
-
-def _fewer(config: dict[str, Any], backup: OpenBackup) -> bool:
-    """Return whether the stream gets fewer replicas than it had; consumers may not have more than their stream."""
-    return _replicas(config) < _replicas(backup.config)
 
 
 def _over(backup: OpenBackup, replicas: int, on_read: OnRead) -> list[str]:

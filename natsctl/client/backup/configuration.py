@@ -12,7 +12,6 @@ import base64
 import hashlib
 import json
 import shutil
-import tempfile
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
@@ -26,10 +25,11 @@ from natsctl.api.errors import ApiResponseError, StorageError, UsageError
 from natsctl.api.update_losses import Loss, consumer_losses, stream_losses
 from natsctl.api.versions import LEVEL_KEY, REQUIRED_LEVEL_KEY, VERSION_KEY
 from natsctl.client.backup.archives import is_since
-from natsctl.client.backup.manifest import META_NAME, PART_PREFIX, checked_name, created_now, small_file
+from natsctl.client.backup.manifest import META_NAME, checked_name, created_now, small_file
 from natsctl.client.backup.restore import StreamExistsError
 from natsctl.client.backup.save import save_stream
 from natsctl.client.backup.transfer import OnProgress, RetryingManager, ignore_progress
+from natsctl.client.backup.writer import part_of
 from natsctl.client.message import DryRunError, Planned
 
 if TYPE_CHECKING:
@@ -73,11 +73,7 @@ async def save_account(
         names = list(await manager.stream_names())
         raise DryRunError(effect={"target": str(folder), "streams": len(names), "data": data})
     log(f"Creating JetStream backup into {folder}")
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        part = Path(tempfile.mkdtemp(prefix=PART_PREFIX, suffix=".part", dir=folder.parent))
-    except OSError as failure:
-        raise UsageError(f"cannot write a backup to {folder}: {failure.strerror}") from failure
+    part = part_of(folder)
     saved = AccountBackup(str(folder))
     try:
         for answer in sorted(await manager.stream_list(), key=lambda one: str(one.raw["config"]["name"])):

@@ -23,10 +23,11 @@ from msgspec.structs import replace
 
 from natsctl.api import headers
 from natsctl.api.archive.archive import ArchivedConsumer, ArchivedMessage
-from natsctl.api.errors import StorageError, UsageError
+from natsctl.api.errors import StorageError, UsageError, file_errors
 from natsctl.api.stream import StreamConfig
 from natsctl.client.atomic_file import PRIVATE, atomic_write
 from natsctl.client.backup.manifest import Document, small_file
+from natsctl.client.message import as_bytes, as_text
 
 KEY_SUFFIX: Final = ".keys.json"
 VERSION: Final = 1
@@ -126,7 +127,7 @@ class Obfuscator:
             self.tokens[hashed], self._hashes[token] = token, hashed
 
     def _hash(self, token: str) -> str:
-        raw = token.encode("utf-8", "surrogateescape")
+        raw = as_bytes(token)
         chars = max(MIN_TOKEN_CHARS, len(raw))
         needed = (chars * 5 + 7) // 8
         out = hmac.digest(self._secret, raw, hashlib.sha256)
@@ -244,22 +245,18 @@ class Obfuscator:
 
     def _hidden(self, subject: bytes) -> bytes:
         """Return the hash of a subject and keep it."""
-        return self._subjects.setdefault(subject, self._raw(self.subject(_text(subject))))
+        return self._subjects.setdefault(subject, as_bytes(self.subject(as_text(subject))))
 
     def _header(self, block: bytes) -> bytes:
         pairs = sorted(headers.parse(block), key=lambda pair: pair[0])
         if not pairs:
             return b""
-        return headers.encode([(key, self._raw(self._value(_text(key), _text(value)))) for key, value in pairs])
+        return headers.encode([(key, as_bytes(self._value(as_text(key), as_text(value)))) for key, value in pairs])
 
     def _value(self, key: str, value: str) -> str:
         if key.lower() in _PLAIN_HEADERS:
             return value
         return self.subject(value) if key.lower() in _SUBJECT_HEADERS else self.token(value)
-
-    @staticmethod
-    def _raw(text: str) -> bytes:
-        return text.encode("utf-8", "surrogateescape")
 
     def options(self, options: list[str]) -> list[str]:
         """Return the options of an edit without subjects and values."""
@@ -306,16 +303,9 @@ class Obfuscator:
         same, path = check_key_file(target, given), key_file_of(target)
         secret = base64.b64encode(self._secret).decode()
         content = {"version": VERSION, "secret": secret, "map": dict(sorted(self.tokens.items()))}
-        try:
-            with atomic_write(path, PRIVATE, durable=True) as file:
-                file.write(json.dumps(content, indent=2).encode())
-        except OSError as failure:
-            raise StorageError(f"{path}: {failure.strerror or failure}") from failure
+        with file_errors(path), atomic_write(path, PRIVATE, durable=True) as file:
+            file.write(json.dumps(content, indent=2).encode())
         return not same
-
-
-def _text(raw: bytes) -> str:
-    return raw.decode("utf-8", "surrogateescape")
 
 
 def _fields(model: type) -> frozenset[str]:

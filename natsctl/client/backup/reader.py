@@ -87,8 +87,10 @@ class BackupData:
             self._size += len(piece)
             if not piece or size < 0:
                 self._at_end()
-        if (not piece or size < 0) and self._expected is not None and (why := mismatch(self._expected, self._sum())):
-            raise StorageError(f"{self._path} is damaged: {why}")
+        if (not piece or size < 0) and self._expected is not None:
+            actual = FileSum(name=self.name, bytes=self._size, sha256=self._digest.hexdigest())
+            if why := mismatch(self._expected, actual):
+                raise StorageError(f"{self._path} is damaged: {why}")
         return piece
 
     def rewind(self) -> None:
@@ -96,9 +98,6 @@ class BackupData:
         with reading(self._path):
             self._raw.seek(0)
         self._digest, self._size = hashlib.sha256(), 0
-
-    def _sum(self) -> FileSum:
-        return FileSum(name=self.name, bytes=self._size, sha256=self._digest.hexdigest())
 
 
 def check_tar_end(path: Path, tar: tarfile.TarFile, *, zipped: bool, exact: bool) -> None:

@@ -151,7 +151,9 @@ async def _fill(
             if options.consumers and snapshot.version == 1 and retrying.manager.connection.info.get("cluster"):
                 state = await with_all_consumers(retrying, stream, writer, config, state)
         except ApiResponseError as failure:
-            if failure.err_code != ErrCode.STREAM_SNAPSHOT or not await _in_memory(retrying.manager, stream):
+            if failure.err_code != ErrCode.STREAM_SNAPSHOT:
+                raise
+            if (await retrying.manager.stream_info(stream)).raw.get("config", {}).get("storage") != "memory":
                 raise
             retrying.say(f"{failure.text}: reading the messages of {stream} one by one")
             method = "replay"
@@ -171,10 +173,6 @@ async def _fill(
     )
     writer.finish(options.config or config, state, manifest)
     return manifest
-
-
-async def _in_memory(manager: Manager, stream: str) -> bool:
-    return bool((await manager.stream_info(stream)).raw.get("config", {}).get("storage") == "memory")
 
 
 class Sink(Protocol):

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -194,7 +195,7 @@ def choose(
     report, subjects, kept = choice.report, set[int](), set[int]()
     latest: dict[bytes, deque[_Entry]] = {}
     depth = 1 if kv_compact else last_per_subject
-    for message in _messages(backup):
+    for message in chain.from_iterable(read_messages(backup)):
         report.source_messages += 1
         subjects.add(hash(message.subject))
         reason = pick.rejected_by(message)
@@ -229,11 +230,6 @@ def _keep_latest(choice: Choice, latest: dict[bytes, deque[_Entry]], kv_compact:
         report.dropped.kv_compact = passed - report.kept
     else:
         report.dropped.last_per_subject = passed - report.kept
-
-
-def _messages(backup: OpenBackup) -> Iterator[ArchivedMessage]:
-    for batch in read_messages(backup):
-        yield from batch
 
 
 def _check_bucket(backup: OpenBackup) -> None:
@@ -338,6 +334,9 @@ def edit_backup(
                 writer.copy(data)
                 writer.finish(config, state, manifest, blocks)
                 size = writer.data_bytes
+    obfuscated = None
+    if hidden is not None:
+        obfuscated = Obfuscated(len(hidden.tokens), hidden.bodies, "" if dry_run else str(key_file_of(target)))
     return EditedBackup(
         stream=config["name"],
         target=str(target),
@@ -355,12 +354,8 @@ def edit_backup(
         picked=choice.report,
         consumers_dropped=max(0, had - state["consumer_count"]),
         warnings=_warnings(config, state, choice, edit),
-        obfuscation=None if hidden is None else _obfuscated(hidden, target, dry_run),
+        obfuscation=obfuscated,
     )
-
-
-def _obfuscated(hidden: Obfuscator, target: Path, dry_run: bool) -> Obfuscated:
-    return Obfuscated(len(hidden.tokens), hidden.bodies, "" if dry_run else str(key_file_of(target)))
 
 
 def _config(backup: OpenBackup, edit: Edit, hidden: Obfuscator | None) -> dict[str, Any]:

@@ -36,7 +36,7 @@ from natsctl.api import acks, headers
 from natsctl.api.archive.archive import ArchivedConsumer, ArchivedMessage, ArchivedStream
 from natsctl.api.archive.archive_v2 import WriterV2
 from natsctl.api.archive.s2 import FrameWriter
-from natsctl.api.errors import ProtocolError, StorageError, UsageError
+from natsctl.api.errors import ProtocolError, UsageError, file_errors
 from natsctl.api.stream import StreamConfig, StreamState
 from natsctl.api.subjects import is_valid_name
 from natsctl.api.times import format_time, parse_time
@@ -56,6 +56,7 @@ from natsctl.client.backup.manifest import (
     is_single_file,
     new_manifest,
 )
+from natsctl.client.message import as_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -67,29 +68,31 @@ NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 _GZIP_LEVEL = 1
 
 
+def part_of(target: Path) -> Path:
+    """Make the folder next to a backup's target that is written first; raises UsageError."""
+    with file_errors(f"cannot write a backup to {target}", UsageError):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        return Path(tempfile.mkdtemp(prefix=PART_PREFIX, suffix=".part", dir=target.parent))
+
+
 class BackupWriter:
     """Write the data, then `finish` with the content of `backup.json`; a context manager, as it has temporary files."""
 
     def __init__(self, target: Path, *, replace: bool = False) -> None:
         """Create the temporary folder next to the target; raises UsageError if nothing can or may be written."""
         self.target = target
-        try:
+        with file_errors(f"cannot write a backup to {target}", UsageError):
             self._single = is_single_file(target)
             check_free(target, self._single, replace)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            self._folder = Path(tempfile.mkdtemp(prefix=PART_PREFIX, suffix=".part", dir=target.parent))
-        except OSError as failure:
-            raise UsageError(f"cannot write a backup to {target}: {failure.strerror}") from failure
+        self._folder = part_of(target)
         self._data = _create(self._folder / DATA_NAME)
         self._digest = hashlib.sha256()
         self.data_bytes = 0
 
     def write(self, chunk: bytes) -> None:
         """Append to the data; raises StorageError."""
-        try:
+        with file_errors(f"cannot write to {self.target.parent}"):
             self._data.write(chunk)
-        except OSError as failure:
-            raise StorageError(f"cannot write to {self.target.parent}: {failure.strerror}") from failure
         self._digest.update(chunk)
         self.data_bytes += len(chunk)
 
@@ -120,7 +123,7 @@ class BackupWriter:
             FileSum(name=META_NAME, bytes=len(meta), sha256=hashlib.sha256(meta).hexdigest()),
             FileSum(name=name_of_data, bytes=self.data_bytes, sha256=self._digest.hexdigest()),
         ]
-        try:
+        with file_errors(f"cannot write the backup {self.target}"):
             # A single file is synced once, when it is complete: three syncs less for each stream of an account.
             settle: Callable[[IO[bytes]], None] = _flush if self._single else _sync
             settle(self._data)
@@ -134,8 +137,6 @@ class BackupWriter:
                 self._rename_single(name_of_data)
             else:
                 rename_folder(self._folder, self.target)
-        except OSError as failure:
-            raise StorageError(f"cannot write the backup {self.target}: {failure.strerror}") from failure
 
     def _rename_single(self, name_of_data: str) -> None:
         """Pack the files into one, the data last: what stands before it is read at once."""
@@ -225,7 +226,6 @@ def sync_folder(folder: Path) -> None:
 _BATCH: Final = 256
 """Messages that are compressed together."""
 _COPY_BYTES: Final = 1 << 20
-_AS_BYTES: Final = "surrogateescape"
 _DIRECT: Final = tuple(
     name.decode()
     for name in (
@@ -271,7 +271,7 @@ def stored_record(message: Message) -> ArchivedMessage:
 
     Raises ProtocolError.
     """
-    if place := acks.parse(message.reply.encode("utf-8", _AS_BYTES)):
+    if place := acks.parse(as_bytes(message.reply)):
         return _record(message, place.ts_ns, place.stream_seq)
     pairs, added = list(getattr(message.headers, "pairs", ())), {}
     for name in _DIRECT:
@@ -288,19 +288,19 @@ def stored_record(message: Message) -> ArchivedMessage:
         ts_ns = parse_time(moment)
     except ValueError as failure:
         raise ProtocolError(f"a message on {message.subject}: {failure}") from failure
-    return ArchivedMessage(int(seq), ts_ns, subject.encode("utf-8", _AS_BYTES), block, message.body)
+    return ArchivedMessage(int(seq), ts_ns, as_bytes(subject), block, message.body)
 
 
 def _block(pairs: Sequence[tuple[str, str]]) -> bytes:
     """Return the block of headers that were received, whatever their names are."""
     if not pairs:
         return b""
-    return headers.encode((name.encode("utf-8", _AS_BYTES), value.encode("utf-8", _AS_BYTES)) for name, value in pairs)
+    return headers.encode((as_bytes(name), as_bytes(value)) for name, value in pairs)
 
 
 def _record(message: Message, ts_ns: int, seq: int) -> ArchivedMessage:
     block = _block(message.headers.pairs)
-    return ArchivedMessage(seq, ts_ns, message.subject.encode("utf-8", _AS_BYTES), block, message.body)
+    return ArchivedMessage(seq, ts_ns, as_bytes(message.subject), block, message.body)
 
 
 class ArchiveSpool:
@@ -339,11 +339,9 @@ class Capture:
         self._target, self._config, self._stored = target, config, stored
         self._subjects = list(subjects)
         check_free(target, is_single_file(target), replace=False)
-        try:
+        with file_errors(f"--backup: cannot write to {target}", UsageError):
             target.parent.mkdir(parents=True, exist_ok=True)
             self._spool = ArchiveSpool(target.parent)
-        except OSError as failure:
-            raise UsageError(f"--backup: cannot write to {target}: {failure.strerror}") from failure
         self._waiting: list[ArchivedMessage] = []
         self._found = ArchiveSummary()
         self._last_seq = 0
@@ -361,10 +359,8 @@ class Capture:
 
     def _write_waiting(self) -> None:
         self._found.add(self._waiting)
-        try:
+        with file_errors(f"cannot write to {self._target.parent}"):
             self._spool.add(self._waiting)
-        except OSError as failure:
-            raise StorageError(f"cannot write to {self._target.parent}: {failure.strerror}") from failure
         self._waiting = []
 
     def finish(self, dropped: int = 0) -> Captured:

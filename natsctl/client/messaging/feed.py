@@ -12,7 +12,7 @@ from natsctl.api import acks, codec, endpoints
 from natsctl.api.errors import NatsctlError, UsageError
 from natsctl.api.subjects import is_subset, matches
 from natsctl.api.times import format_time, parse_time
-from natsctl.client.message import NO_RESPONDERS
+from natsctl.client.message import NO_RESPONDERS, as_bytes, as_text
 from natsctl.client.requests import not_understood
 
 if TYPE_CHECKING:
@@ -260,7 +260,7 @@ class ConsumerFeed(MessageFeed):
             self.ended = True
             return None
         if self._to_end:
-            place = acks.parse(message.reply.encode("utf-8", "surrogateescape"))
+            place = acks.parse(as_bytes(message.reply))
             self.ended = place is not None and place.pending == 0
         return message
 
@@ -434,13 +434,9 @@ async def _one_by_one(
             since and parse_time(stored.time) < parse_time(since)
         ):
             continue
-        pairs = [(_text(key), _text(value)) for key, value in headers.parse(stored.hdrs or b"")]
+        pairs = [(as_text(key), as_text(value)) for key, value in headers.parse(stored.hdrs or b"")]
         added = (("Nats-Subject", stored.subject), ("Nats-Sequence", str(stored.seq)), ("Nats-Time-Stamp", stored.time))
         yield stored.seq, Message(stored.subject, stored.data or b"", headers=Headers([*pairs, *added]))
-
-
-def _text(raw: bytes) -> str:
-    return raw.decode("utf-8", "surrogateescape")
 
 
 def check_in_order(config: dict[str, Any], *, last_per_subject: bool) -> None:

@@ -23,7 +23,7 @@ from natsctl.api import headers as blocks
 from natsctl.api.errors import ApiResponseError, ErrCode, ProtocolError, UnreachableError, UsageError
 from natsctl.api.times import format_time, parse_time
 from natsctl.api.units import SECOND, format_duration, parse_duration
-from natsctl.client.message import NO_HEADERS, NO_RESPONDERS, DryRunError, Headers, Planned
+from natsctl.client.message import NO_HEADERS, NO_RESPONDERS, DryRunError, Headers, Planned, as_text
 from natsctl.client.requests import PAUSE_S, Answer, api_error, election_s, parse_object, patiently
 
 if TYPE_CHECKING:
@@ -98,12 +98,8 @@ async def _by_api(manager: Manager, stream: str, **which: Any) -> StoredResult |
         if failure.err_code == ErrCode.NO_MESSAGE_FOUND:
             return None
         raise
-    pairs = [(_text(name), _text(value)) for name, value in blocks.parse(message.hdrs or b"")]
+    pairs = [(as_text(name), as_text(value)) for name, value in blocks.parse(message.hdrs or b"")]
     return StoredResult(message.subject, message.seq, message.time, message.data or b"", Headers(pairs))
-
-
-def _text(raw: bytes) -> str:
-    return raw.decode("utf-8", "surrogateescape")
 
 
 async def _pause() -> None:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from natsctl.api.errors import NatsctlError, UnreachableError, UsageError
-from natsctl.client.message import NO_RESPONDERS
+from natsctl.client.message import NO_RESPONDERS, as_text
 from natsctl.client.messaging.messages import Outgoing
 
 if TYPE_CHECKING:
@@ -243,5 +243,5 @@ async def respond(
 
 async def run_command(words: list[str], request: Message) -> bytes:
     """Return a program's answer to a request. Raises CommandFailedError."""
-    text = request.body.decode("utf-8", "surrogateescape").replace("\0", "")
+    text = as_text(request.body).replace("\0", "")
     return await run(words, request.body, {SUBJECT_VARIABLE: request.subject, BODY_VARIABLE: text})

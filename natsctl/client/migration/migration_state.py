@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
-from natsctl.api.errors import ExitCode, NatsctlError, StorageError, UsageError
+from natsctl.api.errors import ExitCode, NatsctlError, StorageError, UsageError, file_errors
 from natsctl.client.atomic_file import PRIVATE, atomic_write, hold_lock
 from natsctl.client.backup.manifest import Document, checked_name
 from natsctl.client.migration.spool import Spool
@@ -194,11 +194,9 @@ class MigrationFolder:
             self._load()
             yield
             return
-        try:
+        with file_errors(f"cannot write to {self.path}", UsageError):
             self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
             lock = os.open(self.path / _LOCK, os.O_RDWR | os.O_CREAT, PRIVATE)
-        except OSError as failure:
-            raise UsageError(f"cannot write to {self.path}: {failure.strerror}") from failure
         try:
             try:
                 hold_lock(lock)
@@ -229,11 +227,12 @@ class MigrationFolder:
 
     def save(self) -> None:
         """Make the state durable. Raises StorageError."""
-        try:
-            with atomic_write(self.path / _STATE, PRIVATE, durable=True) as file:
-                file.write(msgspec.json.format(msgspec.json.encode(self.state), indent=2))
-        except OSError as failure:
-            raise StorageError(f"cannot write to {self.path}: {failure.strerror}") from failure
+        state = msgspec.json.format(msgspec.json.encode(self.state), indent=2)
+        with (
+            file_errors(f"cannot write to {self.path}"),
+            atomic_write(self.path / _STATE, PRIVATE, durable=True) as file,
+        ):
+            file.write(state)
 
     def record(self, name: str) -> MigrationRecord:
         """Return the record of a stream, a new one for a stream that is not in the state yet."""

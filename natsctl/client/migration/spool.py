@@ -33,11 +33,12 @@ from natsctl.api.archive.archive import (
 from natsctl.api.archive.archive_reader import ArchiveReader
 from natsctl.api.archive.archive_v2 import WriterV2, read_records
 from natsctl.api.archive.s2 import FrameReader, FrameWriter, S2FrameError
-from natsctl.api.errors import ApiResponseError, ErrCode, ProtocolError, StorageError
+from natsctl.api.errors import ApiResponseError, ErrCode, ProtocolError, StorageError, file_errors
 from natsctl.client.atomic_file import PRIVATE
 from natsctl.client.backup.manifest import Document
 from natsctl.client.backup.save import IDLE_S, BackupSnapshot, SaveOptions, read_window
 from natsctl.client.backup.transfer import OnProgress, RetryingManager, TransferProgress, ignore_progress
+from natsctl.client.message import as_bytes
 from natsctl.client.messaging.consumers import OrderedReader
 from natsctl.client.stream_state import is_complete
 
@@ -86,13 +87,11 @@ class Spool:
         self._waiting: list[ArchivedMessage] = []
         self._waiting_bytes = 0
         self._gone: list[int] = []
-        try:
+        with file_errors(f"cannot write to {folder}"):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._data = _opened(folder / _MESSAGES)
             self._index = _opened(folder / _INDEX)
             self._load()
-        except OSError as failure:
-            raise self._fault(failure) from failure
         self.reached = self.segments[-1].reached if self.segments else 0
 
     def _load(self) -> None:
@@ -113,9 +112,6 @@ class Spool:
         self._index.seek(at)
         self._data.truncate(end)
         self._data.seek(end)
-
-    def _fault(self, failure: OSError) -> StorageError:
-        return StorageError(f"cannot write to {self.folder}: {failure.strerror or failure}")
 
     @property
     def last_seq(self) -> int:
@@ -157,13 +153,11 @@ class Spool:
             reached=max(reached, self.reached),
             gone=gone,
         )
-        try:
+        with file_errors(f"cannot write to {self.folder}"):
             self._data.write(packed)
             _synced(self._data)
             self._index.write(msgspec.json.encode(segment) + b"\n")
             _synced(self._index)
-        except OSError as failure:
-            raise self._fault(failure) from failure
         self.segments.append(segment)
         self.messages += segment.messages
         self.reached = segment.reached
@@ -394,7 +388,7 @@ async def _in_order(
             message, at = delivered.message, acks.parse(delivered.message.reply.encode())
             if at is None:
                 raise ProtocolError(f"a message of {stream} does not say its place: {message.reply!r}")
-            subject = message.subject.encode("utf-8", "surrogateescape")
+            subject = as_bytes(message.subject)
             spool.add((ArchivedMessage(at.stream_seq, at.ts_ns, subject, message.block, message.body),))
             progress.archive_bytes += 1
             on_progress(progress)

@@ -249,10 +249,7 @@ class System:
 
     async def _all_pages(self, server_id: str, what: str, body: dict[str, Any]) -> ServerAnswer:
         subject = _subject(server_id, what)
-        return await every_page(PAGES.get(what, ""), body, lambda asked: self._exchange(subject, asked))
-
-    async def _exchange(self, subject: str, body: dict[str, Any]) -> ServerAnswer:
-        return await exchange(self.connection, subject, body)
+        return await every_page(PAGES.get(what, ""), body, lambda asked: exchange(self.connection, subject, asked))
 
 
 class ServerNotFoundError(NatsctlError):

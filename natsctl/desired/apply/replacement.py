@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from natsctl.api import endpoints
-from natsctl.api.errors import NatsctlError, StorageError
+from natsctl.api.errors import NatsctlError, file_errors
 from natsctl.api.units import plural
 from natsctl.client.backup.archives import run_in_thread
 from natsctl.client.backup.discovery import verify
@@ -137,11 +137,9 @@ class Replacement:
 
         stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%fZ")
         path = self._parent / f"{holding_name(quote(stream, safe=''))}-{stamp}.tar"
-        try:
+        with file_errors(f"cannot write {path}"):
             self._parent.mkdir(parents=True, exist_ok=True)
             shutil.move(copy, path)
-        except OSError as failure:
-            raise StorageError(f"cannot write {path}: {failure.strerror}") from failure
         return path
 
 

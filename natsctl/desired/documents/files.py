@@ -18,7 +18,7 @@ from urllib.parse import quote, unquote
 
 from msgspec import field
 
-from natsctl.api.errors import StorageError, UsageError
+from natsctl.api.errors import UsageError, file_errors
 from natsctl.api.locations import MAX_FILE_BYTES, MAX_FILES, TextError
 from natsctl.api.model import Model
 from natsctl.client.atomic_file import atomic_write, is_special
@@ -227,12 +227,10 @@ def _says(path: Path, text: str) -> bool:
 
 def _write(path: Path, text: str) -> None:
     """Write a file by a rename: it never exists in part."""
-    try:
+    with file_errors(f"cannot write {path}"):
         path.parent.mkdir(parents=True, exist_ok=True)
         with atomic_write(path) as file:
             file.write(text.encode())
-    except OSError as failure:
-        raise StorageError(f"cannot write {path}: {failure.strerror}") from failure
 
 
 Config = Mapping[str, Any]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from natsctl.api.errors import UsageError
+from natsctl.api.errors import UsageError, file_errors
 from natsctl.api.locations import Location
 from natsctl.api.units import SECOND
 from natsctl.client import asset_config
@@ -307,11 +307,8 @@ def _from_state(file: Path) -> tuple[list[TerraformInstance], list[str]]:
 
 def read_bytes(file: Path) -> bytes:
     """Return the content of a file. Raises UsageError."""
-    try:
-        with file.open("rb") as opened:
-            raw = opened.read(MAX_FILE_BYTES + 1)
-    except OSError as error:
-        raise UsageError(f"{file}: {error.strerror or error}") from error
+    with file_errors(file, UsageError), file.open("rb") as opened:
+        raw = opened.read(MAX_FILE_BYTES + 1)
     if len(raw) > MAX_FILE_BYTES:
         raise UsageError(f"{file}: larger than {MAX_FILE_BYTES // 2**20} MiB")
     return raw
