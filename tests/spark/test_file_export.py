@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import csv
 import gzip
+import json
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -15,6 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -25,11 +27,14 @@ from natsctl.api.errors import ExitCode, StorageError, UsageError
 from natsctl.api.stream import StreamConfig as Config
 from natsctl.cli.main import run as run_main
 from natsctl.spark.files import file_import as source_module
+from natsctl.spark.files.direct_export import export_direct, is_direct
 from natsctl.spark.files.direct_import import direct_import, noted_schema
 from natsctl.spark.files.file_export import (
+    Exported,
     FileTarget,
     Note,
     check_written,
+    export,
     prepare,
     remove_strays,
     replace_folder,
@@ -249,6 +254,54 @@ def test_what_is_exported_comes_back_once_and_in_order(
     natsctl("stream", "import", "COPY", path)
     assert len(stored(server.url, "COPY")) == len(HOSTILE)
     made(server.url, {"COPY": ["elsewhere"]}, [])
+
+
+@pytest.mark.parametrize(
+    "flags", [{}, {"startingOffsets": '{"ORDERS": 3}', "subject": "ORDERS.us.>"}, {"subject": "no"}]
+)
+@pytest.mark.parametrize("name", ["a.parquet", "a.jsonl", "a.json.gz"])
+def test_an_export_without_spark_is_that_of_spark(
+    spark: SparkSession, server: ServerProcess, tmp_path: Path, name: str, flags: dict[str, str]
+) -> None:
+    made(server.url, {"ORDERS": ["ORDERS.>"]}, HOSTILE)
+    options = {"servers": server.url, "stream": "ORDERS", "failOnDataLoss": "false", **flags}
+    (tmp_path / "spark").mkdir()
+    by_spark = export(spark, options, "ORDERS", target(tmp_path / "spark" / name))
+    seen = [0]
+    direct = export_direct(options, "ORDERS", target(tmp_path / name), seen.append)
+    assert replace_path(direct) == replace_path(by_spark)
+    assert seen[-1] == direct.messages
+    if name.endswith("parquet"):
+        found, expected = (pq.read_table(folder / name) for folder in (tmp_path, tmp_path / "spark"))
+        assert found.to_pylist() == expected.to_pylist()
+        assert found.schema.remove_metadata() == expected.schema.remove_metadata()
+        assert parquet_rows(spark, tmp_path / name) == parquet_rows(spark, tmp_path / "spark" / name)
+    else:
+        texts = [(folder / name).read_bytes() for folder in (tmp_path, tmp_path / "spark")]
+        texts = [gzip.decompress(text) for text in texts] if name.endswith("gz") else texts
+        found, expected = ([json.loads(line) for line in text.splitlines()] for text in texts)
+        assert found == expected
+
+
+def test_large_streams_folders_and_other_formats_are_exported_by_spark(tmp_path: Path) -> None:
+    small = {"messages": 1000, "bytes": 1000}
+    assert is_direct(target(tmp_path / "a.parquet"), small)
+    assert is_direct(target(tmp_path / "a.jsonl"), {"messages": 0})
+    assert not is_direct(target(tmp_path / "a.csv"), small)
+    assert not is_direct(target(tmp_path / "a"), small)
+    assert not is_direct(target(tmp_path / "a.parquet", by="date"), small)
+    assert not is_direct(target(tmp_path / "a.parquet", on=True), small)
+    assert not is_direct(target("s3a://bucket/a.parquet"), small)
+    assert not is_direct(target(tmp_path / "a.parquet"), {"messages": 2_000_001, "bytes": 1000})
+    assert not is_direct(target(tmp_path / "a.parquet"), {"messages": 1, "bytes": 2 << 30})
+
+
+def replace_path(exported: Exported) -> dict[str, Any]:
+    return {**msgspec.structs.asdict(exported), "path": ""}
+
+
+def parquet_rows(spark: SparkSession, path: Path) -> list[Any]:
+    return spark.read.parquet(spark_path(path)).orderBy("seq").collect()
 
 
 @pytest.mark.parametrize("by", ["", "subject"])

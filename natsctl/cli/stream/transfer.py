@@ -331,11 +331,25 @@ def export(
         return run(opened, {**tables.options(options, stream), **chosen}, stream, where)
 
     from natsctl.cli.spark_work import run_on_spark
+    from natsctl.spark.files.direct_export import is_direct
+
+    what, state = f"Exporting Stream {stream}", tables.state(stream)
+    if not any(spark) and tables.on_server and is_direct(where, state):
+        exported = _exported_direct(session, {**tables.options({}, stream), **chosen}, stream, where)
+    else:
+        messages = int(state.get("messages") or 0)
+        exported = run_on_spark(session, spark, work, what=what, needs_server=tables.on_server, messages=messages)
+    _show_exported(exported, where.incremental, json)
+
+
+def _exported_direct(session: Session, chosen: dict[str, str], stream: str, target: FileTarget) -> Exported:
+    from natsctl.cli.framework.live import progress
+    from natsctl.cli.spark_work import server_options, spark_failures
+    from natsctl.spark.files.direct_export import export_direct
 
     what = f"Exporting Stream {stream}"
-    messages = int(tables.state(stream).get("messages") or 0)
-    found = run_on_spark(session, spark, work, what=what, needs_server=tables.on_server, messages=messages)
-    _show_exported(found, where.incremental, json)
+    with spark_failures(session), progress(what, None, "messages", quiet=session.json) as tracker:
+        return export_direct({**server_options(session), **chosen}, stream, target, tracker.at)
 
 
 def checked_tables(session: Session, stream: str, backup: Path | None) -> Tables:

@@ -1,4 +1,4 @@
-"""JSON lines with the columns of an export, read as Arrow batches.
+"""JSON lines with the columns of an export, read as Arrow batches and made of messages.
 
 Only what `stream export` writes is read here, and what means the same: an object as `value`, rows without `seq`. Any
 other file raises ValueError, and Spark reads it or reports the fault.
@@ -11,7 +11,7 @@ import gzip
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
 import msgspec
 import pyarrow as pa
@@ -28,13 +28,13 @@ _KEPT_BYTES: Final = 256 << 20
 """Rows that are kept in memory between the two readings of an import; larger files are parsed twice."""
 
 
-class _HeaderLine(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+class _HeaderLine(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     key: str
     value: str | None = None
     value_base64: str | None = None
 
 
-class _MessageFields(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+class _MessageFields(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     stream: str | None = None
     seq: int | None = None
     subject: str | None = None
@@ -112,6 +112,25 @@ class JsonLines:
             "value": binary_array([_payload(line) for line in lines]),
         }
         return pa.RecordBatch.from_arrays([*columns.values()], [*columns])
+
+
+def message_line(
+    place: tuple[str, int, str, str], headers: Sequence[dict[str, Any]] | None, payload: bytes
+) -> msgspec.Struct:
+    """Return the line of a message; `place` is its stream, sequence, subject and time.
+
+    Bytes that are not UTF-8 are in base64.
+    """
+    value, encoded = _text_or_base64(payload)
+    pairs = None if headers is None else [_HeaderLine(pair["key"], *_text_or_base64(pair["value"])) for pair in headers]
+    return _TextLine(*place, headers=pairs, value_base64=encoded, value=value)
+
+
+def _text_or_base64(content: bytes) -> tuple[str | None, str | None]:
+    try:
+        return content.decode(), None
+    except UnicodeDecodeError:
+        return None, base64.b64encode(content).decode()
 
 
 def _opened_text(path: Path) -> IO[bytes]:
