@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from natsctl.api.errors import ApiResponseError, ErrCode, NatsctlError, UnreachableError, UsageError
+from natsctl.api.errors import ApiResponseError, NatsctlError, UnreachableError, UsageError
 from natsctl.api.headers import parse as parse_headers
 from natsctl.api.times import ZERO_TIME, parse_time
 from natsctl.client.message import NO_RESPONDERS, DryRunError, Planned
@@ -299,18 +299,14 @@ def _check_pinned(check: MonitoringCheck, raw: Mapping[str, Any]) -> None:
 async def check_message(manager: Manager, check: MonitoringCheck, stream: str, limits: Limits) -> None:
     """Check the age and the body of the newest message on `limits["subject"]`, or of all when that is `>`."""
     subject = str(limits.get("subject") or ">")
-    try:
-        if subject == ">":
-            seq = int(((await manager.stream_info(stream)).raw.get("state") or {}).get("last_seq") or 0)
-            if not seq:
-                check.critical.append("the stream is empty")
-                return
-            answer = await manager.message_get(stream, seq=seq)
-        else:
-            answer = await manager.message_get(stream, last_by_subj=subject)
-    except ApiResponseError as failure:
-        if failure.err_code != ErrCode.NO_MESSAGE_FOUND:
-            raise
+    which: dict[str, Any] = {"last_by_subj": subject}
+    if subject == ">":
+        which = {"seq": int(((await manager.stream_info(stream)).raw.get("state") or {}).get("last_seq") or 0)}
+        if not which["seq"]:
+            check.critical.append("the stream is empty")
+            return
+    answer = await manager.find_message(stream, **which)
+    if answer is None:
         check.critical.append(f"no message on {subject}")
         return
     message = answer.raw.get("message") or {}
@@ -363,11 +359,8 @@ async def check_kv(manager: Manager, check: MonitoringCheck, bucket: str, limits
 
 
 async def _has_value(manager: Manager, stream: str, subject: str) -> bool:
-    try:
-        answer = await manager.message_get(stream, last_by_subj=subject)
-    except ApiResponseError as failure:
-        if failure.err_code != ErrCode.NO_MESSAGE_FOUND:
-            raise
+    answer = await manager.find_message(stream, last_by_subj=subject)
+    if answer is None:
         return False
     block = base64.b64decode((answer.raw.get("message") or {}).get("hdrs") or "")
     marks = dict(parse_headers(block)) if block else {}

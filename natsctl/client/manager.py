@@ -11,8 +11,8 @@ refuses; one that does not is asked for its level first.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Awaitable, Mapping
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from natsctl.api import endpoints
 from natsctl.api.errors import ApiResponseError, ErrCode, NatsctlError, NotAuthorisedError
@@ -53,6 +53,9 @@ if TYPE_CHECKING:
     from natsctl.api.stream import StreamConfig, StreamInfo
     from natsctl.client.connection import Connection
     from natsctl.client.requests import Answer, Listing
+
+
+T = TypeVar("T")
 
 
 class Manager:
@@ -170,6 +173,10 @@ class Manager:
         body = {name: value for name, value in said.items() if value}
         return await self.requests.ask(endpoints.STREAM_MSG_GET, stream, body=body)
 
+    async def find_message(self, stream: str, **which: Any) -> Answer[StreamMsgGetAnswer] | None:
+        """Return what `message_get` does, None if there is no such message."""
+        return await _found(ErrCode.NO_MESSAGE_FOUND, self.message_get(stream, **which))
+
     async def message_delete(self, stream: str, seq: int, *, no_erase: bool = False) -> Answer[StreamMsgDeleteAnswer]:
         """Remove one message; its bytes are overwritten unless `no_erase`."""
         body: dict[str, Any] = {"seq": seq, **({"no_erase": True} if no_erase else {})}
@@ -222,12 +229,7 @@ class Manager:
 
     async def find_stream(self, stream: str) -> Answer[StreamInfoAnswer] | None:
         """Return configuration and state of a stream, None if it does not exist."""
-        try:
-            return await self.stream_info(stream)
-        except ApiResponseError as failure:
-            if failure.err_code != ErrCode.STREAM_NOT_FOUND:
-                raise
-            return None
+        return await _found(ErrCode.STREAM_NOT_FOUND, self.stream_info(stream))
 
     async def consumer_info(self, stream: str, consumer: str) -> Answer[ConsumerInfoAnswer]:
         """Return configuration and state of a consumer."""
@@ -235,12 +237,7 @@ class Manager:
 
     async def find_consumer(self, stream: str, consumer: str) -> Answer[ConsumerInfoAnswer] | None:
         """Return configuration and state of a consumer, None if the stream has no such consumer."""
-        try:
-            return await self.consumer_info(stream, consumer)
-        except ApiResponseError as failure:
-            if failure.err_code != ErrCode.CONSUMER_NOT_FOUND:
-                raise
-            return None
+        return await _found(ErrCode.CONSUMER_NOT_FOUND, self.consumer_info(stream, consumer))
 
     async def consumer_delete(self, stream: str, consumer: str) -> Answer[ConsumerDeleteAnswer]:
         """Delete a consumer."""
@@ -362,3 +359,13 @@ def _is_set(value: Any, path: str) -> bool:
         return isinstance(value, Mapping) and value.get(head) not in _UNSET
     below = value.get(head) if isinstance(value, Mapping) else None
     return any(_is_set(one, rest) for one in (below if isinstance(below, list) else [below]))
+
+
+async def _found(missing: int, answer: Awaitable[T]) -> T | None:
+    """Return the answer, None if it is the error `missing`."""
+    try:
+        return await answer
+    except ApiResponseError as failure:
+        if failure.err_code != missing:
+            raise
+        return None

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from natsctl.api import codec, endpoints
-from natsctl.api.errors import ApiResponseError, ErrCode, UnreachableError
+from natsctl.api.errors import ApiResponseError, UnreachableError
 from natsctl.api.times import parse_time
 from natsctl.client.messaging.consumers import OrderedReader
 from natsctl.client.requests import not_understood
@@ -129,13 +129,8 @@ async def _ends(manager: Manager, live: Answer[StreamInfoAnswer], purge: Purge, 
 
 async def next_answer(manager: Manager, stream: str, seq: int, subject: str = ALL) -> Answer[StreamMsgGetAnswer] | None:
     """Return the first message on `subject` from `seq` on as the server sent it, or None."""
-    try:
-        answer = await manager.message_get(stream, seq=max(1, seq), next_by_subj=subject)
-    except ApiResponseError as failure:
-        if failure.err_code != ErrCode.NO_MESSAGE_FOUND:
-            raise
-        return None
-    if answer.value.message.seq < max(1, seq):  # whoever reads on from there would never end
+    answer = await manager.find_message(stream, seq=max(1, seq), next_by_subj=subject)
+    if answer is not None and answer.value.message.seq < max(1, seq):  # whoever reads on from there would never end
         raise not_understood(answer.subject, f"message {answer.value.message.seq} is not at or after {seq}")
     return answer
 

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
-from natsctl.api.errors import ApiResponseError, ErrCode, UsageError
+from natsctl.api.errors import UsageError
 from natsctl.api.subjects import matches
 from natsctl.api.units import format_size, plural
 from natsctl.cli.framework import output
@@ -293,12 +293,10 @@ async def _capture(manager: Manager, asked: SubscribeFlags, subjects: list[str])
 
 async def _subjects_of(manager: Manager, stream: str, durable: str) -> list[str]:
     """Return the subjects of a durable consumer's messages; raises UsageError if it waits for acks."""
-    try:
-        info = (await manager.consumer_info(stream, durable)).raw
-    except ApiResponseError as failure:
-        if failure.err_code != ErrCode.CONSUMER_NOT_FOUND:
-            raise
+    answer = await manager.find_consumer(stream, durable)
+    if answer is None:
         return []
+    info = answer.raw
     if waiting := int(info.get("num_ack_pending") or 0):
         raise UsageError(
             f"--backup: consumer {durable} waits for {waiting:,} acks, and their messages would come out of order"

@@ -369,12 +369,10 @@ async def read_window(manager: Manager, stream: str, first: int, last: int) -> t
 
 
 async def _message(manager: Manager, stream: str, *, seq: int, next_by_subj: str = "") -> ArchivedMessage | None:
-    try:
-        raw = (await manager.message_get(stream, seq=seq, next_by_subj=next_by_subj)).raw["message"]
-    except ApiResponseError as failure:
-        if failure.err_code != ErrCode.NO_MESSAGE_FOUND:
-            raise
+    answer = await manager.find_message(stream, seq=seq, next_by_subj=next_by_subj)
+    if answer is None:
         return None
+    raw = answer.raw["message"]
     try:
         header, payload = (base64.b64decode(raw.get(name) or "", validate=True) for name in ("hdrs", "data"))
         return ArchivedMessage(raw["seq"], parse_time(raw["time"]), raw["subject"].encode(), header, payload)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from natsctl.api import endpoints
 from natsctl.api import headers as blocks
-from natsctl.api.errors import ApiResponseError, ErrCode, ProtocolError, UnreachableError, UsageError
+from natsctl.api.errors import ApiResponseError, ProtocolError, UnreachableError, UsageError
 from natsctl.api.times import format_time, parse_time
 from natsctl.api.units import SECOND, format_duration, parse_duration
 from natsctl.client.message import NO_HEADERS, NO_RESPONDERS, DryRunError, Headers, Planned, as_text
@@ -92,12 +92,10 @@ def _from_direct(message: Message, target: str) -> StoredResult:
 
 
 async def _by_api(manager: Manager, stream: str, **which: Any) -> StoredResult | None:
-    try:
-        message = (await manager.message_get(stream, **which)).value.message
-    except ApiResponseError as failure:
-        if failure.err_code == ErrCode.NO_MESSAGE_FOUND:
-            return None
-        raise
+    answer = await manager.find_message(stream, **which)
+    if answer is None:
+        return None
+    message = answer.value.message
     pairs = [(as_text(name), as_text(value)) for name, value in blocks.parse(message.hdrs or b"")]
     return StoredResult(message.subject, message.seq, message.time, message.data or b"", Headers(pairs))
 

@@ -32,7 +32,6 @@ from natsctl.client.backup.reader import open_backup
 from natsctl.client.backup.restore import IncompleteRestoreError, RestoreTransfer, release_name, restore_sent
 from natsctl.client.backup.save import IDLE_S
 from natsctl.client.backup.transfer import RetryingManager, ignore_progress
-from natsctl.client.requests import Answer
 from natsctl.desired.apply.changes import PlanConflictError
 from natsctl.desired.apply.holding_stream import MARKER, Holding, HoldingMarker, HoldingPhase, found_in, is_at_work
 
@@ -363,10 +362,5 @@ def floors_of(infos: Sequence[Mapping[str, Any]]) -> dict[str, int]:
 
 async def info_of(retrying: RetryingManager, name: str) -> dict[str, Any] | None:
     """Return the information about a stream, or None if it does not exist."""
-    try:
-        answer: Answer[Any] = await retrying.manager.stream_info(name)
-        return answer.raw
-    except ApiResponseError as failure:
-        if failure.err_code != ErrCode.STREAM_NOT_FOUND:
-            raise
-        return None
+    answer = await retrying.manager.find_stream(name)
+    return None if answer is None else answer.raw
