@@ -207,7 +207,7 @@ def analyze(
             report = analysis.analyze(bundle, checks, skip=skip or (), limit=max_examples, log=log)
         source = archive
     if json:
-        output.emit_json(msgspec.to_builtins(report))
+        output.emit_json(report)
     elif markdown:
         output.emit(safe(analysis.markdown(report, max_examples), block=True))
     else:
@@ -300,7 +300,7 @@ def checks(json: Json = False) -> None:
 
     found = [one.check for one in all_checks()]
     if json:
-        output.emit_json(msgspec.to_builtins(found))
+        output.emit_json(found)
         return
     rows = [
         (one.suite, one.code, one.description, ", ".join(sorted(map(_threshold, one.configuration.values()))))

@@ -204,9 +204,7 @@ def _write(path: str, report: Report) -> None:
 
 def _show(report: Report, json: bool) -> None:
     if json:
-        import msgspec
-
-        output.emit_json(msgspec.json.encode(report))
+        output.emit_json(report)
         return
     from natsctl.cli.render.measurements import render_clients, render_report
 

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
-
 from natsctl.api.errors import ExitCode, NatsctlError
 from natsctl.api.model import Model
 from natsctl.api.units import plural
@@ -69,7 +67,7 @@ def cheat(
     if save:
         _save(found, Path(save), dry_run=session.dry_run)
     if json:
-        output.emit_json(msgspec.to_builtins(found))
+        output.emit_json(found)
     elif list_only:
         output.emit_names(one.name for one in found)
     elif topic or everything:

@@ -60,7 +60,7 @@ def get(session: Session, subject: Subject, stream: Stream = "", json: Json = Fa
     """Show the value of a counter."""
     found = _counter(session, subject, stream)
     if json:
-        output.emit_json(msgspec.json.encode(found))
+        output.emit_json(found)
     else:
         output.emit(found.val)
 
@@ -69,7 +69,7 @@ def view(session: Session, subject: Subject, stream: Stream = "", json: Json = F
     """Show a counter, its last change, and the counts of the streams that it sources."""
     found = _counter(session, subject, stream)
     if json:
-        output.emit_json(msgspec.json.encode(found))
+        output.emit_json(found)
     else:
         output.show_page(render_counter(found))
 

@@ -210,7 +210,7 @@ def ls(
     """List JetStream's errors."""
     found = ordered(matching(match, defined_errors(errors)), sort, reverse=reverse)
     if json:
-        output.emit_json(msgspec.to_builtins(found))
+        output.emit_json(found)
     elif found:
         output.show_table(render_errors(found))
     else:
@@ -232,7 +232,7 @@ def lookup(
         hint = did_you_mean(code, names) or "natsctl errors ls MATCH searches them"
         raise UnknownError(f"there is no error {code}", hint=hint)
     if json:
-        output.emit_json(msgspec.to_builtins(found))
+        output.emit_json(found)
         return
     output.show_page(render_error_page(found))
 
@@ -255,7 +255,7 @@ def validate(
         if wrong := [*one.faults(), *again]:
             faults.setdefault(str(one.error_code), []).extend(wrong)
     if json:
-        output.emit_json(msgspec.to_builtins(Checked(errors=len(found), faults=faults)))
+        output.emit_json(Checked(errors=len(found), faults=faults))
     else:
         for number, wrong in faults.items():
             output.emit(f"{number} failed: {', '.join(wrong)}")

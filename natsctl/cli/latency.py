@@ -41,9 +41,7 @@ def latency(
     if histogram is not None:
         _write(histogram, report)
     if json:
-        import msgspec
-
-        output.emit_json(msgspec.json.encode(report))
+        output.emit_json(report)
     else:
         from natsctl.cli.render.measurements import render_latency
 
@@ -83,9 +81,7 @@ def rtt(
 
     found = session.run(lambda manager: round_trips(manager.connection.target, iterations))
     if json:
-        import msgspec
-
-        output.emit_json(msgspec.json.encode(found))
+        output.emit_json(found)
     else:
         from natsctl.cli.render.measurements import rendered_trips
 

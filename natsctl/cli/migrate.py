@@ -197,9 +197,7 @@ def _target(session: Session, text: str) -> Target:
 
 def _show(report: MigrationReport, json: bool) -> None:
     if json:
-        from msgspec import to_builtins
-
-        output.emit_json(to_builtins(report))
+        output.emit_json(report)
         return
     from natsctl.cli.render.backup import render_migration
 

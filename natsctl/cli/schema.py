@@ -326,7 +326,7 @@ def ls(
         ids = [one.id for one in found]
         output.emit_json(ids) if json else output.emit_names(ids)
     elif json:
-        output.emit_json(msgspec.to_builtins(found))
+        output.emit_json(found)
     elif found:
         output.show_table(render_kinds(found, commands=commands))
     else:
@@ -400,7 +400,7 @@ def _show_verdict(verdict: Verdict, what: str, *, strict: bool, json: bool) -> N
     if strict and verdict.valid and verdict.unknown:
         verdict.valid, verdict.path, verdict.reason = False, verdict.unknown[0], "unknown key"
     if json:
-        output.emit_json(msgspec.to_builtins(verdict))
+        output.emit_json(verdict)
     elif verdict.valid:
         output.emit(f"{safe(what)} is a valid {verdict.id}")
     else:

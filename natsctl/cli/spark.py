@@ -54,9 +54,7 @@ def doctor(
 
     found = check_up(SparkOptions(master="local[*]", java=java), start=start)
     if json:
-        import msgspec
-
-        output.emit_json(msgspec.to_builtins(found))
+        output.emit_json(found)
     else:
         from natsctl.cli.render.spark_reports import render_checkup
 
@@ -92,9 +90,7 @@ def warm(
         made=done.made,
     )
     if json:
-        import msgspec
-
-        output.emit_json(msgspec.to_builtins(answer))
+        output.emit_json(answer)
     else:
         from natsctl.cli.render.spark_reports import render_warm
 
@@ -198,9 +194,7 @@ def _shape(server: BackgroundServer) -> SparkServer:
 
 def _show(server: SparkServer, json: bool) -> None:
     if json:
-        import msgspec
-
-        output.emit_json(msgspec.to_builtins(server))
+        output.emit_json(server)
     else:
         from natsctl.cli.render.spark_reports import render_server
 

@@ -157,9 +157,8 @@ def _show(session: Session, looker: Top, shown: Shown, every_s: float, rounds: i
 
 
 def _emit(view: TopView) -> None:
-    import msgspec
 
-    output.emit_json_line(msgspec.json.encode(view))
+    output.emit_json_line(view)
 
 
 def _write(path: str, shown: Shown, view: TopView) -> None:

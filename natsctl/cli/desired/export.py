@@ -95,9 +95,7 @@ def write(session: Session, exporter: Exporter, to: ExportTarget) -> None:
     done = write_files(texts, force=to.force)
     done.stale = _stale(to, list(texts))
     if to.json:
-        from msgspec import to_builtins
-
-        output.emit_json(to_builtins(done))
+        output.emit_json(done)
     else:
         _show_written(to, len(done.written), len(done.unchanged), done.stale)
 

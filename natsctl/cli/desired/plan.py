@@ -185,9 +185,7 @@ def diff(
 
     found = Drift.of(session.run(work))
     if json:
-        import msgspec
-
-        output.emit_json(msgspec.to_builtins(found))
+        output.emit_json(found)
     else:
         from natsctl.cli.render.plans import render_drift
 

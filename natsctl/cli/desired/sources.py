@@ -167,9 +167,7 @@ def validate(
     )
     verdict = Validated.of(documents, faults)
     if json:
-        import msgspec
-
-        output.emit_json(msgspec.to_builtins(verdict))
+        output.emit_json(verdict)
     else:
         show_notes(documents)
         output.emit(render_validated(verdict, output.width()))

@@ -81,8 +81,6 @@ def init(
     """Create the folder of a pipeline, with an example from a stream into a table and another stream."""
     from shlex import quote
 
-    from msgspec import to_builtins
-
     from natsctl.cli.pipeline.answers import Initialised
     from natsctl.spark.pipeline.project import write_project
 
@@ -97,7 +95,7 @@ def init(
         note_pipeline(folder.absolute().name, folder)
     if json:
         shown = [str(path.relative_to(folder)) for path in files]
-        output.emit_json(to_builtins(Initialised(folder.absolute().name, str(folder.absolute()), shown)))
+        output.emit_json(Initialised(folder.absolute().name, str(folder.absolute()), shown))
         return
     for path in files:
         output.emit(str(path))
@@ -112,7 +110,6 @@ def validate(session: Session, spark: SparkFlags, pipeline: Pipeline = "", json:
 
     Ends with 2 where anything is wrong; each fault is reported with its file and line.
     """
-    from msgspec import to_builtins
 
     from natsctl.cli.pipeline.answers import Checked, CheckedFault
     from natsctl.spark.pipeline.project import PipelineError
@@ -128,7 +125,7 @@ def validate(session: Session, spark: SparkFlags, pipeline: Pipeline = "", json:
             raise
         faults = [CheckedFault(each.file, each.line, each.text, each.hint) for each in failure.faults]
     if json:
-        output.emit_json(to_builtins(Checked(name, folder, not faults, faults)))
+        output.emit_json(Checked(name, folder, not faults, faults))
     else:
         output.emit(f"{name} is valid")
     return ExitCode.USAGE if faults else ExitCode.DONE

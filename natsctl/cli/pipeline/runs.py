@@ -263,12 +263,11 @@ def stop_run(project: Project, *, force: bool = False) -> int:
 
 
 def _show_started(session: Session, project: Project, pid: int, log: str) -> None:
-    from msgspec import to_builtins
 
     from natsctl.cli.pipeline.answers import Started
 
     if session.json:
-        output.emit_json(to_builtins(Started(project.name, str(project.folder), pid, log)))
+        output.emit_json(Started(project.name, str(project.folder), pid, log))
     else:
         output.emit(f"{project.name} runs in process {pid}")
         output.note(f"natsctl pipeline status {project.name}; natsctl pipeline logs {project.name}")
@@ -311,14 +310,13 @@ def stop(
     json: Json = False,
 ) -> None:
     """Stop a pipeline's run; the next one continues from there."""
-    from msgspec import to_builtins
 
     from natsctl.cli.pipeline.answers import Stopped
 
     project = chosen_project(pipeline)
     pid = stop_run(project, force=force)
     if json:
-        output.emit_json(to_builtins(Stopped(project.name, pid, bool(pid))))
+        output.emit_json(Stopped(project.name, pid, bool(pid)))
     elif pid:
         output.emit(f"{project.name} ended in process {pid}")
     else:

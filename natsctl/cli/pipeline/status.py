@@ -38,7 +38,6 @@ def status(
     Sequences, messages and bytes of lag count messages on the server after the last finished batch: messages of all
     subjects, and bytes of average messages. A query with ackMode has the numbers of its durable consumer instead.
     """
-    from msgspec import to_builtins
 
     from natsctl.cli.framework.live import watch as keep_watching
     from natsctl.cli.render.spark_reports import render_status
@@ -51,7 +50,7 @@ def status(
         return _of_checkpoint(session, checkpoint) if checkpoint else _of_project(session, chosen_project(pipeline))
 
     if json:
-        output.emit_json(to_builtins(look()))
+        output.emit_json(look())
     elif watch:
         keep_watching(lambda: render_status(look()), watch, rounds=rounds)
     else:
@@ -172,7 +171,6 @@ def moment(ns: int) -> str:
 
 def ls(names: Names = False, json: Json = False) -> None:
     """List the pipelines that were made or run here."""
-    from msgspec import to_builtins
 
     from natsctl.cli.pipeline.answers import Known
     from natsctl.cli.render.spark_reports import render_known
@@ -194,7 +192,7 @@ def ls(names: Names = False, json: Json = False) -> None:
             state, pid, record = "faulty", 0, None
         found.append(Known(name, str(folder), state, pid, moment(record.updated_ns if record else 0)))
     if json:
-        output.emit_json([to_builtins(each) for each in found])
+        output.emit_json(found)
     else:
         output.show_table(render_known(found))
 

@@ -112,9 +112,7 @@ def _write_page(found: DeepReport, path: Path) -> None:
 
 def _show_deep(found: DeepReport, json: bool) -> None:
     if json:
-        from msgspec import to_builtins
-
-        output.emit_json(to_builtins(found))
+        output.emit_json(found)
         return
     from natsctl.cli.render.spark_reports import deep_page, deep_plot, deep_tables
 

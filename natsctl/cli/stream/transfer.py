@@ -100,9 +100,7 @@ def backup(
     with suggesting(session, stream):
         done = session.run(work)
     if json:
-        from msgspec import to_builtins
-
-        output.emit_json(to_builtins(done))
+        output.emit_json(done)
         return
     output.note(
         f"\nBackup done: received {format_size(done.archive_bytes)} of compressed data"
@@ -366,9 +364,7 @@ def checked_tables(session: Session, stream: str, backup: Path | None) -> Tables
 
 def _show_exported(done: Exported, incremental: bool, json: bool) -> None:
     if json:
-        from msgspec import to_builtins
-
-        output.emit_json(to_builtins(done))
+        output.emit_json(done)
         return
     new = "new " if incremental else ""
     range_text = f", {count(done.first_seq)} to {count(done.last_seq)}," if done.first_seq else ""
