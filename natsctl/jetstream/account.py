@@ -49,7 +49,6 @@ class OfflineStreams:
         self._account = account
 
     def reasons(self) -> dict[str, str]:
-        """Return why each is not served, by name."""
         found = self._engine.offline
         return {name: found[key] for name, key in sorted(self._keys(found).items())}
 
@@ -169,7 +168,6 @@ class StreamSubjects:
         return False
 
     def colliding(self, subject: str) -> set[str]:
-        """Return the names of the streams that have a subject which overlaps `subject`."""
         claims = self._index.overlapping(subject.encode())
         return {claim.config.name for claim in claims if self._claims.get(claim.config.name) is claim}
 
@@ -218,7 +216,6 @@ class JetStreamAccount:
             self.release(stream)
 
     def adopt(self, stored: StreamStore) -> Stream:
-        """Take over a stream that the store recovered."""
         stream = self.add_stored(stored, StreamMeta.decode(stored.meta))
         finish(stream.following())
         return stream
@@ -295,7 +292,6 @@ class JetStreamAccount:
         return self.offline.refusal(name)
 
     def advise(self, event: Advisory) -> None:
-        """Publish an advisory, if it has a subscriber."""
         subject = event.published_on().encode()
         if self.account.has_interest(subject):
             event.id = nuid(self.engine.rng)
@@ -319,14 +315,12 @@ class JetStreamAccount:
         return self.engine.store.delete(stream.store.key)
 
     def remove_and_advise(self, name: str) -> DurableChange:
-        """Delete a stream and publish the advisory."""
         stream = self.streams[name]
         leaving = self.remove(stream)
         stream.advise(ActionType.DELETE)
         return leaving
 
     def remove_all(self) -> list[DurableChange]:
-        """Delete all streams, templates and offline streams."""
         templates = sorted(self.templates.by_name.items())
         leaving = [change for _, template in templates for change in self.templates.remove(template)]
         leaving += [self.remove_and_advise(name) for name in tuple(self.streams)]
@@ -338,11 +332,9 @@ class JetStreamAccount:
         return [self.streams[name] for name in sorted(names)]
 
     def used(self, storage: StorageType) -> int:
-        """Return the bytes of messages in streams of one storage type."""
         return sum(s.store.bytes for s in self.streams.values() if s.config.storage is storage)
 
     def reserved(self, storage: StorageType) -> int:
-        """Return the sum of the max_bytes of streams of one storage type."""
         return self.subjects.reserved[storage]
 
     def info(self) -> AccountInfoAnswer:

@@ -74,7 +74,6 @@ class ConsumerAdvisories:
         self._publish(metric, _LEGACY_METRIC)
 
     def _publish(self, event: ConsumerAdvisory, legacy_prefix: str = "") -> None:
-        """Publish an event on its subject, and on the older one, if they have a subscriber."""
         consumer, account = self._consumer, self._consumer.account
         event.stream, event.consumer = consumer.stream.name, consumer.name
         subjects = [event.published_on().encode()]

@@ -27,7 +27,6 @@ class Claim:
         self.ended = False
 
     def end(self: C, index: SubjectIndex[C], long_work: deque[Iterator[object]]) -> None:
-        """Remove the patterns from their index, by `long_work` if there are many."""
         if self.ended:
             return
         self.ended = True

@@ -71,7 +71,6 @@ class Quota:
         return None
 
     def refuse_consumer(self, stream: Stream) -> ApiError | None:
-        """Return why a stream cannot have one more consumer, or None."""
         most, of_account = stream.config.max_consumers, self.limits.max_consumers
         if most <= 0 or 0 < of_account < most:
             most = of_account
@@ -113,12 +112,10 @@ class AccountUsage:
 
     @property
     def full(self) -> bool:
-        """Return whether the server refuses all messages."""
         return self._server.full
 
     @property
     def limited(self) -> bool:
-        """Return whether every message has to be checked."""
         return self.limit >= 0
 
     def refuses(self, size: int) -> bool:

@@ -19,8 +19,6 @@ SWEEP_FROM: Final = 64
 
 
 class Timer:
-    """A call that is due once."""
-
     __slots__ = ("_timers", "callback", "due_ns")
 
     def __init__(self, timers: EngineTimers, due_ns: int, callback: Callable[[], None]) -> None:
@@ -36,8 +34,6 @@ class Timer:
 
 
 class EngineTimers:
-    """Calls in the order of their monotonic times."""
-
     __slots__ = ("_cancelled", "_heap", "_number")
 
     def __init__(self) -> None:
@@ -56,7 +52,6 @@ class EngineTimers:
         return timer
 
     def next_ns(self) -> int | None:
-        """Return when the earliest timer is due, or None."""
         heap = self._heap
         while heap and heap[0][2].callback is None:
             heappop(heap)

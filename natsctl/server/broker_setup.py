@@ -128,7 +128,6 @@ def system_account(options: ServerOptions) -> str:
 
 
 def jetstream_accounts(options: ServerOptions) -> dict[str, AccountLimits] | None:
-    """Return the limits of the accounts with JetStream, or None if accounts are not configured."""
     system = system_account(options)
     if all(account.name in (system, GLOBAL_ACCOUNT) and account.jetstream is None for account in options.accounts):
         return None

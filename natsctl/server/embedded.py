@@ -54,8 +54,6 @@ _CHUNK_BYTES: Final = 64 << 10
 
 
 class SharedServer(msgspec.Struct, frozen=True):
-    """The content of `server.json`."""
-
     url: str
     token: str
     pid: int

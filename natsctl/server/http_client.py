@@ -38,8 +38,6 @@ class HttpError(OSError):
 
 
 class HttpAnswer:
-    """The status and the body of an answer."""
-
     __slots__ = ("body", "location", "reason", "status")
 
     def __init__(self, status: int, reason: str, location: str, body: bytes) -> None:

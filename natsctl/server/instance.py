@@ -370,7 +370,6 @@ class ServerInstance:
 
 
 def load_tls_connections(tls: TlsOptions | None) -> None:
-    """Import the modules for the first TLS connection."""
     if tls is not None:
         import natsctl.server.tls.listener  # noqa: F401
 

@@ -47,8 +47,6 @@ uvloop reads 256,000 bytes at most; after a full read libuv reads the same socke
 
 
 class ClientConnection(asyncio.Protocol):
-    """The transport side of one session."""
-
     __slots__ = (
         "_held", "_shell", "_traces", "blocked_bytes", "blocked_since", "closing", "paused", "ready", "session",
         "slow_since", "transport",
@@ -266,8 +264,6 @@ class ListeningEndpoint(Protocol):
 
 
 class TransportEndpoint:
-    """A listener of connections that the shell looks after."""
-
     def __init__(
         self,
         host: str,

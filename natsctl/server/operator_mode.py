@@ -50,8 +50,6 @@ FILE_MODE: Final = 0o600
 
 
 class JwtDirectory:
-    """The account JWTs of one folder."""
-
     def __init__(self, options: DirectoryOptions) -> None:
         """Open the folder, created if missing; raises OSError."""
         self._options = options

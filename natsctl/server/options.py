@@ -73,16 +73,12 @@ class OcspPeerOptions(msgspec.Struct, frozen=True):
 
 
 class OcspOptions(msgspec.Struct, frozen=True):
-    """Stapling of OCSP responses about this server's certificates."""
-
     mode: Literal["auto", "always", "never", "must"] = "auto"
     urls: tuple[str, ...] = ()
     """Responders in place of those that certificates name."""
 
 
 class OcspCacheOptions(msgspec.Struct, frozen=True):
-    """The cache of OCSP responses about other sides."""
-
     kind: Literal["none", "local"] = "local"
     folder: str = OCSP_CACHE_FOLDER
     preserve_revoked: bool = False
@@ -202,8 +198,6 @@ class DirectoryOptions(msgspec.Struct, frozen=True):
 
 
 class OperatorOptions(Confidential, frozen=True):
-    """Operators, and their accounts' resolver."""
-
     UNSHOWN: ClassVar = ("preload", "sentinel")
 
     operators: tuple[OperatorClaims, ...] = ()
@@ -402,8 +396,6 @@ DIAL_TIMEOUT_S: Final = 1.0
 
 
 class LeafProxyOptions(Confidential, frozen=True):
-    """An HTTP proxy on the way to a hub."""
-
     UNSHOWN: ClassVar = ("password",)
 
     host: str
@@ -418,8 +410,6 @@ class LeafProxyOptions(Confidential, frozen=True):
 
 
 class LeafRemoteOptions(Confidential, frozen=True):
-    """One hub, for one account."""
-
     UNSHOWN: ClassVar = ("nkey",)
 
     urls: tuple[ServerUrl, ...] = ()

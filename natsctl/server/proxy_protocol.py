@@ -212,8 +212,6 @@ def _shown(host: IPv4Address | IPv6Address) -> str:
 
 
 class HeaderReader:
-    """The header of one connection and its time limit."""
-
     __slots__ = ("_connection", "_late", "_shell", "_timer", "done", "header", "proxy")
 
     def __init__(self, connection: ClientConnection, shell: Shell) -> None:

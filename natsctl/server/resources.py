@@ -81,8 +81,6 @@ MAX_KEPT_DESCRIPTORS: Final = 640
 
 
 class DescriptorShares(NamedTuple):
-    """The shares of a limit on descriptors."""
-
     clients: int
     open_streams: int
 

@@ -115,7 +115,6 @@ def count(index: StreamIndex, view: FilterView, from_seq: int, to_seq: int) -> i
 
 
 def live_positions(segment: Segment, mask: Mask | None, start: int, stop: int) -> Positions:
-    """Return the live positions of a segment in [start, stop) on the subjects of a mask, ascending."""
     start, stop = max(start, segment.head), min(stop, len(segment.sids))
     if start >= stop or not segment.live:
         return array("I")
@@ -284,7 +283,6 @@ def remove_seqs(index: StreamIndex, removed: array[int]) -> None:
 
 
 def _positions_of(segment: Segment, seqs: array[int]) -> Positions:
-    """Return the positions of the ascending sequences that are live in a segment."""
     if not len(seqs) or not segment.live:
         return array("I")
     dead, start, stop = segment.dead, segment.position_from(seqs[0]), segment.position_from(seqs[-1] + 1)

@@ -21,8 +21,6 @@ Numbers: TypeAlias = "array[int]"
 
 
 class Offsets:
-    """Ascending offsets that cannot change."""
-
     __slots__ = ("_anchors", "_lows")
 
     def __init__(self, anchors: bytes, lows: bytes) -> None:

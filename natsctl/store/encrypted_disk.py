@@ -137,7 +137,6 @@ class LogCipher:
         return b"".join(self._pieces(memoryview(data), offset))
 
     def sealed(self, data: bytes | memoryview, offset: int) -> bytes:
-        """Return `data` as it is to be written at `offset`."""
         return self.over(data, offset)
 
     def _pieces(self, data: memoryview, offset: int) -> Iterator[bytes]:
@@ -316,7 +315,6 @@ def _is_plain(path: str) -> bool:
 
 
 def _is_whole(path: str) -> bool:
-    """Return whether a file is encrypted as one piece."""
     name = path.rpartition("/")[2].removesuffix(".tmp")
     return name == "meta" or name.endswith(".idx")
 
@@ -509,7 +507,6 @@ class EncryptedDisk:
         self._disk.fsync_dir(path)
 
     def fsync_dirs(self, paths: Sequence[str]) -> dict[str, OSError]:
-        """Do `fsync_dir` to each and return what failed."""
         return self._disk.fsync_dirs(paths)
 
     def lock(self, path: str) -> File:

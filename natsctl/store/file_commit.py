@@ -68,7 +68,6 @@ class Commit:
 
     @property
     def lacks_room(self) -> bool:
-        """Return whether something of it waits for room and has to be tried again."""
         return False
 
     @property
@@ -166,7 +165,6 @@ def no_room() -> OSError:
 
 
 def sync_error(error: OSError) -> OSError:
-    """Return the error of a commit after a failed sync."""
     return OSError(errno.EIO, f"sync failed: {error}")
 
 
@@ -286,7 +284,6 @@ class FileCommit(Commit):
 
     @property
     def lacks_room(self) -> bool:
-        """Return whether records or erasures wait for room."""
         full = any(isinstance(fault, StoreFullError) for fault in self.unerased.values())
         return self.records_full or self.journal_full or full
 

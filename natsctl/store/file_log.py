@@ -618,7 +618,6 @@ class FileLog:
         return live_run(segment, view, start, stop, STEP), segment
 
     def remaining(self) -> Sequence[Segment]:
-        """Return the segments with existing bytes, in order."""
         return [*self._below_floor, *self._index.segments] if self._below_floor else self._index.segments
 
     def ts_at(self, segment: Segment, position: int) -> int:

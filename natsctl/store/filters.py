@@ -62,7 +62,6 @@ class Filters:
 
     @property
     def everything(self) -> bool:
-        """Return whether no subject is refused."""
         return not self.subjects
 
     def has(self, subject: bytes) -> bool:
@@ -103,7 +102,6 @@ class Filters:
         return lib is not None and len(self.wildcards) <= MANY_PATTERNS
 
     def numbers_of(self, names: list[bytes], start: int, end: int) -> array[int]:
-        """Return the numbers in [start, end) of the names that one of the wildcard patterns takes."""
         if lib is not None and len(self.wildcards) <= MANY_PATTERNS:
             return array("I", lib.matching(names, start, end, self.wildcards))
         return self._numbers_of(names, start, end)

@@ -367,7 +367,6 @@ def claimed_durable(data: bytes, base: int) -> int:
 
 
 def parse_message(blob: bytes, at: int) -> StoredMessage:
-    """Return the message with the frame at `at`; the checksum is not verified."""
     _, length, _, _, flags, slen, seq, ts_ns, _ = _head_at(blob, at)
     end, start = at + length, at + HEAD_BYTES + slen
     subject = blob[start - slen : start]

@@ -36,8 +36,6 @@ QUICK_LOOK_STEP = 16_384
 
 
 class StreamIndex(SegmentList):
-    """Places of all live messages of a stream."""
-
     __slots__ = ("_view_subjects", "_views", "bytes", "first_seq", "last_seq", "last_ts_ns", "messages", "table")
 
     def __init__(self, first_seq: int) -> None:
@@ -53,7 +51,6 @@ class StreamIndex(SegmentList):
         self._view_subjects = 0
 
     def view(self, filters: Filters) -> FilterView:
-        """Return the up-to-date view of `filters`."""
         view = self._views.get(filters)
         if view is None:
             view = self._remember(FilterView(filters, self))
@@ -324,7 +321,6 @@ class StreamIndex(SegmentList):
             found = self.next_place(filters, seq + 1)
 
     def remove(self, segment: Segment, position: int) -> RemovedMessage:
-        """Remove the live message at this place from the index."""
         seq, sid, size = segment.seq_at(position), segment.sids[position], segment.sizes[position]
         subject = self.table.names[sid]
         segment.kill(position)

@@ -141,7 +141,6 @@ def load_index(disk: Disk, folder: str, base: int, generation: int, table: Subje
 
 
 def _is_whole(data: bytes) -> bool:
-    """Return whether an index file is as it was written."""
     if len(data) < HEAD.size or data[:8] not in (MAGIC, UNMARKED_MAGIC):
         return False
     return crc32(memoryview(data)[CRC_FROM:]) == int.from_bytes(data[8:12], "little")

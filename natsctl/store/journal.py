@@ -34,7 +34,6 @@ def journal_name(generation: int) -> str:
 
 
 def entry_of(record: frame.FrameRecord) -> Entry:
-    """Return (kind, body) of a journal frame."""
     return KIND.unpack_from(record.payload)[0], record.payload[2:]
 
 

@@ -54,7 +54,6 @@ class DataKey:
         self._secret = secret
 
     def derived(self, purpose: bytes, nonce: bytes) -> bytes:
-        """Return the key for one purpose and one random number."""
         return hmac.digest(self._secret, purpose + b"\0" + nonce, "sha256")
 
     def stored(self) -> list[str]:
@@ -151,7 +150,6 @@ class Envelope(NamedTuple):
     nonce: bytes
 
     def opened(self, key: str) -> Keyring | None:
-        """Return the keyring, or None if it is encrypted with another key or was altered."""
         stretched = _stretched(key, self.salt, self.cost)
         plain = unseal(self.cipher, stretched, self.sealed, self.beside, self.nonce)
         return _parse_keyring(plain) if plain is not None else None
@@ -263,7 +261,6 @@ class KeyFile:
 
 
 def _stretched(key: str, salt: bytes, cost: int) -> bytes:
-    """Return the key that KEYS is encrypted with."""
     room = 2 * 128 * cost * SCRYPT_R
     return hashlib.scrypt(
         key.encode(), salt=salt, n=cost, r=SCRYPT_R, p=1, maxmem=max(room, 1 << 25), dklen=SECRET_BYTES

@@ -84,11 +84,9 @@ class MemoryLog:
         """Do nothing: no restart finds these messages."""
 
     def removing(self, segment: Segment, position: int, seq: int, erase: bool) -> None:
-        """Release the value of one message."""
         segment.messages[position] = None
 
     def removing_many(self, segment: Segment, positions: array[int], seqs: array[int], size: int) -> None:
-        """Release the values of messages of one segment."""
         for position in positions:
             segment.messages[position] = None
 
@@ -99,7 +97,6 @@ class MemoryLog:
             place[0].messages[place[1]] = None
 
     def dropping_below(self, seq: int) -> None:
-        """Release everything below `seq`."""
         for segment in self._index.segments:
             if segment.base >= seq:
                 break
@@ -127,7 +124,6 @@ class MemoryStream:
         self.meta = meta
 
     def append_record(self, kind: int, body: bytes) -> None:
-        """Add one journal record."""
         self._journal.append((kind, body))
         self.journal_bytes += len(body)
 

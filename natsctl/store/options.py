@@ -11,8 +11,6 @@ SyncPolicy = Literal["always", "never"] | int
 
 
 class StoreOptions(msgspec.Struct, frozen=True):
-    """The options of one store; counts are over all of its streams."""
-
     sync: SyncPolicy = "always"
     segment_bytes: int = 8 * 1024 * 1024
     cache_bytes: int = 128 * 1024 * 1024

@@ -214,16 +214,12 @@ REFUSED_FOLDER = "refused"
 
 
 class _Source(msgspec.Struct):
-    """One segment file of the stream."""
-
     name: str
     data: bytes
     scan: frame.Scan
 
 
 class Salvage(msgspec.Struct):
-    """Result of the salvage of one refused folder."""
-
     check: StreamCheck
     meta: bytes | None
     """The owner's metadata, or None if unreadable."""
@@ -296,7 +292,6 @@ def _read(disk: Disk, check: StreamCheck, name: str, max_frame_bytes: int) -> _S
 
 
 def _take_records(found: Salvage, scan: frame.Scan) -> None:
-    """Record the removals of one segment."""
     assert scan.head is not None
     found._floor = max(found._floor, scan.head.floor)
     for record in scan.records:

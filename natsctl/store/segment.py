@@ -113,7 +113,6 @@ class Segment:
         return bisect_left(self.seqs, seq)
 
     def position_of(self, seq: int) -> int:
-        """Return the live position of exactly `seq`, or -1."""
         position = self.position_from(seq)
         if position < len(self.sids) and self.seq_at(position) == seq and self.is_live(position):
             return position
@@ -123,7 +122,6 @@ class Segment:
         return position >= self.head and not (self.dead is not None and self.dead[position])
 
     def next_live(self, position: int) -> int:
-        """Return the first live position from `position` on, or -1."""
         position = max(position, self.head)
         if position >= len(self.sids):
             return -1
@@ -331,7 +329,6 @@ class Segment:
         return found[bisect_left(found, start) :]
 
     def touches(self, sids: set[int] | range) -> bool:
-        """Return whether one of `sids` can occur here."""
         if self.keys is None:
             return True
         if isinstance(sids, range):
@@ -369,8 +366,6 @@ Place = tuple[Segment, int]
 
 
 class SegmentList:
-    """Segments and the first sequence of each."""
-
     __slots__ = ("bases", "segments")
 
     def __init__(self, first_seq: int) -> None:
@@ -382,7 +377,6 @@ class SegmentList:
         return self.segments[-1]
 
     def open_segment(self, base: int) -> Segment:
-        """Start the next segment at `base` and return it."""
         segment = Segment(base)
         self.segments.append(segment)
         self.bases.append(base)
@@ -409,7 +403,6 @@ class SegmentList:
         return None
 
     def place_of(self, segment: Segment) -> int:
-        """Return the position of a segment among the segments, or -1."""
         at = bisect_left(self.bases, segment.base)
         return at if at < len(self.segments) and self.segments[at] is segment else -1
 
@@ -444,8 +437,6 @@ _MASK, _HEAD_BYTES = frame.MASK, frame.HEAD_BYTES
 
 
 class SegmentReader:
-    """A reader of the messages at places of the index."""
-
     __slots__ = ("_cache", "_key", "_report")
 
     def __init__(self, cache: SegmentCache, key: str, report: Callable[[str], None]) -> None:
@@ -591,7 +582,6 @@ class SegmentReader:
 
 
 def _offsets_at(segment: Segment, positions: Sequence[int]) -> Iterable[int]:
-    """Return the offsets at ascending positions (at least one)."""
     offsets = segment.offsets
     if not isinstance(positions, range):
         return map(offsets.__getitem__, positions)

@@ -30,8 +30,6 @@ def index_name(base: int, generation: int) -> str:
 
 
 class SegmentFile:
-    """One segment file and its kept bytes."""
-
     __slots__ = (
         "blobs",
         "created",
@@ -80,7 +78,6 @@ class SegmentFile:
 
     @property
     def index_path(self) -> str:
-        """Return the path of the index file; it exists if `indexed`."""
         return f"{self.folder}/{index_name(self.head.base, self.head.generation)}"
 
     def give_up_index(self) -> list[str]:
@@ -154,7 +151,6 @@ class SegmentCache:
             reader.close()
 
     def reader(self, file: SegmentFile) -> Readable:
-        """Return an open read descriptor of `file`."""
         found = self._readers.pop(file, None)
         if found is None:
             while len(self._readers) >= self.READERS:

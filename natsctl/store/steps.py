@@ -24,7 +24,6 @@ BULK_STEP: Final = 8192 if lib is not None else 2048
 
 
 def finish(steps: Steps[T]) -> T:
-    """Run all steps and return the result."""
     while True:
         try:
             next(steps)

@@ -61,8 +61,6 @@ def _has_no_place(check: StreamCheck, marks: HighWaterMarks, entry: HighWaterEnt
 
 
 class Store:
-    """All streams of one folder."""
-
     def __init__(
         self,
         disk: Disk,

@@ -84,7 +84,6 @@ class SubjectTable:
             last[sid] = seq
 
     def removed(self, sid: int, seq: int) -> None:
-        """Count one message of `sid` less."""
         left = self.count[sid] - 1
         self.count[sid] = left
         if not left:

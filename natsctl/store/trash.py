@@ -76,8 +76,6 @@ class Trash:
 
 
 class DiscardCommit(Commit):
-    """Folders to be renamed as deleted."""
-
     __slots__ = ("_disk", "_folders")
 
     io = True

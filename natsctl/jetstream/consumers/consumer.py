@@ -54,8 +54,6 @@ _JITTER_SPAN_NS: Final = 900_000_000
 
 
 class Lifetime:
-    """Pause and inactivity of one consumer."""
-
     __slots__ = ("_consumer", "_inactivity", "_pause", "_threshold_ns", "paused")
 
     def __init__(self, consumer: Consumer) -> None:
@@ -88,7 +86,6 @@ class Lifetime:
             self._consumer.delivery.idle_since_ns = self._consumer.engine.clock.monotonic_ns()
 
     def pause_remaining_ns(self) -> int:
-        """Return how long the consumer is still paused."""
         return max(pause_until_ns(self._consumer.config) - self._consumer.engine.clock.now_ns(), 0)
 
     def apply_pause(self) -> None:

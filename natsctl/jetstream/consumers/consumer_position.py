@@ -100,8 +100,6 @@ def _finding_first_since(store: StreamStore, filters: Filters, ts_ns: int) -> St
 
 
 class PurgeScope(NamedTuple):
-    """The effect of a purge on one consumer."""
-
     first_seq: int
     """The first sequence that may remain for the consumer."""
     wider: bool

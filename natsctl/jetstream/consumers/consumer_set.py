@@ -83,13 +83,11 @@ class ConsumerSet:
         return self._stream.consumers
 
     def visible(self) -> list[Consumer]:
-        """Return the consumers that lists and counts show, by name."""
         consumers = self._stream.consumers
         return [consumers[name] for name in sorted(consumers) if not consumers[name].config.direct]
 
     @property
     def count(self) -> int:
-        """Return how many consumers lists and counts show."""
         return len(self._stream.consumers) - len(self._hidden)
 
     # Life of consumers

@@ -105,7 +105,6 @@ class ConsumerState:
         return self.floor()
 
     def first(self, sseqs: Sequence[int], now_ns: int) -> None:
-        """Record first deliveries of `sseqs` (ascending, all above the last delivered one) that wait for acks."""
         cseq = self.delivered_cseq
         self.pending.update(zip(sseqs, zip(count(cseq + 1), repeat(now_ns)), strict=False))
         if self.order is _NO_ORDER:
@@ -116,7 +115,6 @@ class ConsumerState:
         self.last_delivered_ns = now_ns
 
     def first_unacked(self, number: int, last_sseq: int, now_ns: int) -> None:
-        """Record `number` first deliveries, the last of them `last_sseq`, of a consumer that needs no acks."""
         self.delivered_cseq += number
         self.delivered_sseq = last_sseq
         self.floor_cseq, self.floor_sseq = self.delivered_cseq, last_sseq
@@ -206,7 +204,6 @@ class ConsumerState:
         return self.redelivered.get(sseq, 0) + 1
 
     def encode(self) -> list[Any]:
-        """Return the state as plain values for a journal record."""
         left = self.snapshot[bisect_right(self.snapshot, self.delivered_sseq) :]
         head = [self.delivered_cseq, self.delivered_sseq, self.last_delivered_ns, self.last_ack_ns]
         pending = [(seq, *entry) for seq, entry in self.pending.items()]
@@ -263,8 +260,6 @@ _encode = msgspec.msgpack.encode
 
 
 class Created(msgspec.Struct, array_like=True):
-    """A consumer exists, with this state."""
-
     number: int
     name: str
     created_ns: int
@@ -273,21 +268,15 @@ class Created(msgspec.Struct, array_like=True):
 
 
 class Updated(msgspec.Struct, array_like=True):
-    """A consumer has a new configuration."""
-
     number: int
     config: bytes
 
 
 class Deleted(msgspec.Struct, array_like=True):
-    """A consumer was removed."""
-
     number: int
 
 
 class Changed(msgspec.Struct, array_like=True):
-    """The changes of one consumer in one loop turn."""
-
     number: int
     ops: list[list[Any]]
 
@@ -327,8 +316,6 @@ def _unrun(values: Sequence[int]) -> Sequence[int]:
 
 
 class ChangeLog:
-    """The changes of one consumer since the last flush."""
-
     __slots__ = ("acked", "ops")
 
     def __init__(self) -> None:
@@ -336,11 +323,9 @@ class ChangeLog:
         self.acked: list[int] = []
 
     def first(self, sseqs: Sequence[int], now_ns: int) -> None:
-        """Record first deliveries that wait for acks."""
         self.ops.append((_FIRST, now_ns, _run(sseqs)))
 
     def first_unacked(self, number: int, last_sseq: int, now_ns: int) -> None:
-        """Record first deliveries that need no acks."""
         self.ops.append((_FIRST_UNACKED, now_ns, number, last_sseq))
 
     def again(self, sseq: int, now_ns: int) -> None:
@@ -360,11 +345,9 @@ class ChangeLog:
         self.ops.append((_GIVEN_UP, sseq))
 
     def touched(self, sseq: int, ts_ns: int) -> None:
-        """Record that the ack wait of a message counts from `ts_ns`."""
         self.ops.append((_TOUCHED, sseq, ts_ns))
 
     def placed(self, delivered_sseq: int, floor_cseq: int, floor_sseq: int) -> None:
-        """Record the position after a purge."""
         self.ops.append((_PLACED, delivered_sseq, floor_cseq, floor_sseq))
 
     def reset(self, next_seq: int) -> None:
@@ -373,7 +356,6 @@ class ChangeLog:
         self.ops = [(_RESET, next_seq)]
 
     def forgotten(self, sseqs: Sequence[int]) -> None:
-        """Record that messages of pending entries were removed from the stream."""
         self.ops.append((_FORGOTTEN, _run(sseqs)))
 
     def forget(self) -> None:

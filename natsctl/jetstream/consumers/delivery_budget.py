@@ -86,7 +86,6 @@ class FlowControl:
         return True
 
     def forget(self) -> None:
-        """Reset for another subscriber."""
         self.window, self.unanswered, self.pending_reply, self._covered = FLOW_WINDOW_START, 0, b"", 0
 
 
@@ -162,8 +161,6 @@ first_deliveries = _first_deliveries if lib is None else lib.first_deliveries
 
 
 class DeliveryBudget:
-    """The messages that one consumer may deliver."""
-
     __slots__ = ("_consumer", "_fit", "_pace", "_replay")
 
     def __init__(self, consumer: Consumer) -> None:
@@ -178,7 +175,6 @@ class DeliveryBudget:
         self._pace.cancel()
 
     def room(self) -> int:
-        """Return how many more messages may wait for acks."""
         consumer = self._consumer
         if not consumer.needs_ack or consumer.config.max_ack_pending <= 0:
             return UNLIMITED
@@ -206,7 +202,6 @@ class DeliveryBudget:
         return found
 
     def take(self, limit: int) -> Sequence[StoredMessage]:
-        """Return up to `limit` new messages to deliver now."""
         replay = self._replay
         if replay is None or limit <= 0:
             messages = self._consumer.undelivered.take(min(limit, self._fit))

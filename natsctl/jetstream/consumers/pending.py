@@ -33,8 +33,6 @@ _NO_GONE: set[int] = set()
 
 
 class Undelivered:
-    """Read position and num_pending of one consumer."""
-
     __slots__ = (
         "_doubtful_seq",
         "_everything",
@@ -161,7 +159,6 @@ class Undelivered:
 
     @property
     def position(self) -> int:
-        """Return the sequence below which every matching message was delivered."""
         return max(self.next_seq - 1, self._looked_seq)
 
     def look_at_end(self) -> None:
@@ -169,7 +166,6 @@ class Undelivered:
         self._looked_seq = self._store.durable_seq
 
     def delivered(self, number: int, last_seq: int) -> None:
-        """Advance past `last_seq`, the last of `number` delivered messages."""
         self.count -= number
         self.next_seq = last_seq + 1
         if self._snapshot:

@@ -92,8 +92,6 @@ class PullVerdict(Enum):
 
 
 class Priority:
-    """The priority policy of one pull consumer."""
-
     __slots__ = ("_consumer", "pin", "policy")
 
     def __init__(self, consumer: Consumer, policy: PriorityPolicy) -> None:

@@ -236,7 +236,6 @@ class PullDelivery:
             self._consumer.events.unpinned(group, "admin")
 
     def ready(self) -> bool:
-        """Return whether a message could be delivered now."""
         return bool(self.waiting)
 
     def bound(self) -> bool:
@@ -257,7 +256,6 @@ class PullDelivery:
     # Requests
 
     def on_request(self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: object) -> None:
-        """Handle a request from `$JS.API.CONSUMER.MSG.NEXT…`."""
         if not header or not is_refused(header):
             self.request(reply, payload)
         elif reply:

@@ -98,11 +98,9 @@ class PushDelivery:
         """Do nothing: a subscriber sees its connection end."""
 
     def ready(self) -> bool:
-        """Return whether a message could be delivered now."""
         return self.is_active
 
     def bound(self) -> bool:
-        """Return whether the deliver subject has its subscriber."""
         return self.is_active
 
     def active(self) -> bool:
@@ -118,7 +116,6 @@ class PushDelivery:
             self._consumer.account.publish(reply, b"", PUSH_BASED, b"")
 
     def on_flow_answer(self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: object) -> None:
-        """Open the flow control window."""
         if self._flow is None or not self._flow.answered(subject):
             return
         if header and self._acks_by_flow:

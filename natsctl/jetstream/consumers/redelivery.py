@@ -44,8 +44,6 @@ _STALE_SLACK = 4096
 
 
 class Redelivery:
-    """Deadlines and the redelivery queue of one consumer."""
-
     __slots__ = ("_since", "_tie", "_watched", "backoff", "due", "queue", "queued", "state", "wait_ns")
 
     def __init__(self, state: ConsumerState, wait_ns: int, backoff: Sequence[int]) -> None:
@@ -150,11 +148,9 @@ class Redelivery:
         return queue[0] if queue else 0
 
     def take(self) -> None:
-        """Remove the head of the queue."""
         self.queued.discard(self.queue.popleft())
 
     def forget(self, sseq: int) -> None:
-        """Do not redeliver `sseq`."""
         queued = self.queued
         if sseq in queued:
             queued.discard(sseq)
@@ -162,7 +158,6 @@ class Redelivery:
                 self.queue.clear()  # `head` would pass over each of them
 
     def clear(self) -> None:
-        """Drop all deadlines and the queue."""
         self.due.clear()
         self.queue, self.queued = _NO_QUEUE, _NOTHING_QUEUED
         self._since = None
@@ -210,12 +205,10 @@ class Retry:
             self._arm()
 
     def stop(self) -> None:
-        """Drop all deadlines and the redelivery queue."""
         self._alarm.cancel()
         self.redelivery.clear()
 
     def watch_first(self, sseqs: list[int], now_ns: int) -> None:
-        """Watch the ack wait of first deliveries."""
         self._watch(sseqs, now_ns + self.redelivery.wait_after(1))
 
     def deliver(self, send: Send) -> int:

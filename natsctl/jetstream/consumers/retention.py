@@ -60,8 +60,6 @@ class FilterClaim(Claim):
 
 
 class Interest:
-    """The consumers of one stream by their filters."""
-
     __slots__ = ("_claims", "_known", "_known_size", "_long_work", "_patterns", "_unfiltered", "_unfiltered_listed")
 
     def __init__(self, long_work: deque[Iterator[object]]) -> None:
@@ -129,7 +127,6 @@ class Interest:
         return (*self._unfiltered_listed, *filtering) if filtering else self._unfiltered_listed
 
     def overlapping(self, patterns: Sequence[bytes]) -> Steps[dict[Consumer, None]]:
-        """Return the consumers with filters that overlap some patterns."""
         found = dict(self._unfiltered)
         cost, before = 0, self._patterns.visited
         for pattern in patterns:

@@ -239,7 +239,6 @@ def _changing(
 
 
 def _checking_work_queue(stream: Stream, config: ConsumerConfig, name: str, filters: Filters) -> Steps[ApiError | None]:
-    """Return why a work queue refuses one more consumer, or None."""
     if stream.config.retention is not RetentionPolicy.WORKQUEUE:
         return None
     if config.ack_policy not in _WORK_QUEUE_ACKS:
@@ -255,7 +254,6 @@ def _checking_work_queue(stream: Stream, config: ConsumerConfig, name: str, filt
 
 
 def _finding_unique(stream: Stream, filters: Filters, name: str) -> Steps[bool]:
-    """Return whether filters overlap with no other consumer than the named one."""
     others = yield from stream.retention.interest.overlapping(filters.subjects)
     return all(other.name == name or _is_internal(other) for other in others)
 
@@ -265,7 +263,6 @@ def _is_internal(consumer: Consumer) -> bool:
 
 
 def bounds_of(js: JetStreamAccount) -> rules.ConsumerBounds:
-    """Return the limits of server and account for consumers."""
     options = js.engine.options
     return rules.ConsumerBounds(js.quota.limits.max_ack_pending, options.max_request_batch, options.max_ack_pending)
 

@@ -159,7 +159,6 @@ class RefusedApi:
         self._sub = account.subscribe(_EVERYTHING, self._on_request)
 
     def stop(self) -> None:
-        """Answer nothing any more."""
         self._account.unsubscribe(self._sub)
 
     def _on_request(

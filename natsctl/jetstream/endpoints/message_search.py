@@ -37,13 +37,11 @@ def read_request(body: bytes) -> DirectGetRequest | None:
 
 
 def selects_nothing(request: StreamMsgGetRequest) -> bool:
-    """Return whether a request names no message at all."""
     selectors = (request.seq, request.last_by_subj, request.next_by_subj, request.multi_last)
     return not any(selectors) and request.start_time is None
 
 
 def contradicts(request: StreamMsgGetRequest) -> bool:
-    """Return whether selectors exclude each other."""
     timed = request.start_time is not None
     if request.last_by_subj:
         return bool(request.seq or timed or request.next_by_subj)

@@ -268,7 +268,6 @@ class Staging:
         self._counted_bytes = 0
 
     def discard(self) -> None:
-        """Delete the received data."""
         self._uncount()
         store, self.store = self.store, None
         if store is not None and store.key in self._js.engine.store.streams:
@@ -321,8 +320,6 @@ def _refusing(js: JetStreamAccount, config: StreamConfig) -> Steps[ApiError | No
 
 
 class Restore:
-    """One transfer, from the request to the answer."""
-
     def __init__(
         self, js: JetStreamAccount, config: StreamConfig, wanted: StreamRestoreRequest, request: ApiRequest
     ) -> None:
@@ -343,7 +340,6 @@ class Restore:
         self._alarm = Alarm(engine.timers, self._stalled)
 
     def start(self) -> str:
-        """Subscribe to chunks and return their subject."""
         self._subscription = self._js.account.subscribe(self._subject.encode(), self._on_chunk)
         event = RestoreCreate(stream=self._config.name, client=self._client)
         self._js.advise(event)

@@ -239,7 +239,6 @@ class SnapshotTransfer:
         yield from writer.end(last_seq, last_ts_ns)
 
     def _read(self, next_seq: int, last_seq: int) -> list[StoredMessage]:
-        """Return the next messages, none after the last one that belongs to the snapshot."""
         messages = self._stream.store.read_from(next_seq, max_msgs=READ_MESSAGES, max_bytes=READ_BYTES)
         while messages and messages[-1].seq > last_seq:
             messages.pop()

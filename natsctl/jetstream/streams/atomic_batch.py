@@ -52,8 +52,6 @@ FIRST: Final[tuple[Check, ...]] = (
 
 
 class Ahead:
-    """The effects of the earlier messages of a batch."""
-
     __slots__ = ("bytes", "count", "expected", "ids", "schedules", "subjects", "totals")
 
     def __init__(self) -> None:
@@ -220,7 +218,6 @@ class AtomicBatches:
             self.stop()
 
     def stop(self) -> None:
-        """Drop every open batch."""
         for batch_id in tuple(self._open):
             self._close(batch_id)
         self._alarm.cancel()
@@ -231,7 +228,6 @@ class AtomicBatches:
             self._stream.pipeline.acks.refuse(message.reply, refusal)
 
     def _refuse(self, message: PendingMessage) -> ApiError | None:
-        """Return the error that applies to a message of any batch, or None."""
         stream = self._stream
         for ask in (checks.check_sealed, checks.check_resources, checks.check_account, checks.check_max_size):
             refusal = ask(stream, message)

@@ -42,8 +42,6 @@ _sources_decoder: Final = msgspec.json.Decoder(Sources | None)
 
 
 class CounterValue(msgspec.Struct):
-    """The body of a counter's message."""
-
     val: str | None = ""
 
 

@@ -54,8 +54,6 @@ _entries_decoder: Final = msgspec.msgpack.Decoder(list[Entry])
 
 
 class Dedupe:
-    """The duplicate window of one stream."""
-
     __slots__ = (
         "_alarm", "_clock", "_entries", "_head", "_in_use", "_journaled", "_last", "_seqs", "_stream", "_window_ns",
     )  # fmt: skip
@@ -76,7 +74,6 @@ class Dedupe:
         return len(self._entries) - self._head
 
     def configure(self) -> None:
-        """Read the window from the configuration."""
         self._window_ns = self._stream.config.duplicate_window
 
     def stop(self) -> None:
@@ -221,7 +218,6 @@ class Dedupe:
         return True
 
     def records(self) -> list[tuple[int, bytes]]:
-        """Return the records of the window for a rewritten journal."""
         kept = [entry for entry in self._entries[self._head :] if entry[0] in self._journaled]
         marks = [(IN_USE, b"")] if self._in_use and self._stream.store.storage == "file" else []
         return [*marks, (GONE_IDS, self._encoded(kept))] if kept else marks

@@ -44,8 +44,6 @@ SEEN_PER_AGE: Final = 256
 
 
 class Expiry:
-    """The max_age of one stream."""
-
     __slots__ = ("_alarm", "_cursor", "_max_age_ns", "_over", "_seen", "_stream")
 
     def __init__(self, stream: Stream) -> None:
@@ -59,7 +57,6 @@ class Expiry:
         self._alarm = Alarm(stream.engine.timers, self._look)
 
     def configure(self) -> None:
-        """Read max_age from the configuration."""
         self._max_age_ns = self._stream.config.max_age
         self._cursor = self._over = 0
         self._alarm.cancel()
@@ -115,7 +112,6 @@ class Expiry:
             self._look()
 
     def _first_kept(self) -> int:
-        """Return the first sequence that is young enough."""
         clock = self._stream.engine.clock
         seen, oldest_ns = self._seen, clock.monotonic_ns() - self._max_age_ns
         while seen and seen[0][1] <= oldest_ns:
@@ -199,7 +195,6 @@ class DeleteMarkers:
         """Lifetime of a marker; 0: the stream leaves none."""
 
     def configure(self) -> None:
-        """Read the lifetime of markers from the configuration, in whole seconds."""
         self.ttl_ns = max(self._stream.config.subject_delete_marker_ttl, 0) // SECOND * SECOND
         self._header = headers.encode(
             [

@@ -49,8 +49,6 @@ APPEND_END: Final = b"%d.1" + CONTROL_SUFFIX
 
 
 class Control(NamedTuple):
-    """The fields of a reply subject."""
-
     batch_id: bytes
     flow: int
     """Messages that the publisher wants between two flow acks, at most."""
@@ -174,7 +172,6 @@ class FastBatches:
             self.stop()
 
     def stop(self) -> None:
-        """Drop every open batch."""
         for batch in tuple(self._open.values()):
             self._close(batch)
         self._alarm.cancel()
@@ -198,7 +195,6 @@ class FastBatches:
             self._stream.pipeline.acks.refuse(message.reply, refusal)
 
     def _refuse(self, message: PendingMessage, control: Control | None) -> ApiError | None:
-        """Return the error that applies to a message of any batch, or None."""
         stream = self._stream
         for ask in (checks.check_sealed, checks.check_resources, checks.check_account, checks.check_max_size):
             refusal = ask(stream, message)
@@ -313,7 +309,6 @@ class FastBatches:
         return False
 
     def _ping(self, batch: FastBatch, control: Control, reply: bytes) -> None:
-        """Report the progress of the batch again."""
         if control.seq > batch.last:
             self._publish(reply, BatchFlowGap(last_seq=batch.last + 1, seq=control.seq + 1))
             if batch.gap_ok:
@@ -353,7 +348,6 @@ class FastBatches:
     # Progress
 
     def committed(self, durable_seq: int) -> None:
-        """Handle messages that became durable."""
         waiting = self.waiting
         while waiting and waiting[0].seq <= durable_seq:
             stored = waiting.popleft()
@@ -437,7 +431,6 @@ class FastBatches:
             self._total.fast -= 1
 
     def _close_silent(self) -> None:
-        """Close batches that were silent for too long."""
         now_ns = self._now_ns()
         for batch in tuple(self._open.values()):
             if batch.commits:

@@ -250,7 +250,6 @@ class MessageTtl:
         self._deadlines, self._ahead, self._never = Deadlines(), Deadlines(), array("Q")
 
     def note(self, seq: int, ts_ns: int, ttl_ns: int) -> None:
-        """Record a stored message and its lifetime."""
         if ttl_ns == NEVER:
             insort(self._never, seq)
         elif ttl_ns > 0 and self.active:
@@ -263,7 +262,6 @@ class MessageTtl:
                 self._stream.engine.ready(self)
 
     def arm(self) -> None:
-        """Arm the alarm for the earliest deadline."""
         clock = self._stream.engine.clock
         dues = ((self._deadlines.next_ns(), clock.now_ns()), (self._ahead.next_ns(), clock.monotonic_ns()))
         left = [due_ns - now_ns for due_ns, now_ns in dues if due_ns is not None]

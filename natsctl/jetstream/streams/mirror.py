@@ -128,7 +128,6 @@ class Mirror(Upstream):
         self._stream.upstreams.taken(self.lag)
 
     def _refuses(self, message: PendingMessage) -> bool:
-        """Return whether there is no room for a message now."""
         refusal = check_account(self._stream, message)
         refusal = refusal or self._stream.limits.refuse(message.subject, message.header, message.payload)
         return refusal is not None

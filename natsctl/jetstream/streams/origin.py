@@ -43,7 +43,6 @@ _HASH_CHARS: Final = 8
 
 
 def short_hash(text: str) -> str:
-    """Return a hash of `text` as eight base62 digits."""
     digest = sha256(text.encode()).digest()[:_HASH_CHARS]
     return bytes(_DIGITS[byte % len(_DIGITS)] for byte in digest).decode()
 
@@ -191,7 +190,6 @@ class Transforms:
         self._index: SubjectIndex[int] = SubjectIndex()
 
     def indexing(self) -> Steps[None]:
-        """Put many transforms into an index, in steps."""
         transforms = self._transforms
         if len(transforms) > FEW_TRANSFORMS:
             for place in range(self._index.count, len(transforms)):
@@ -203,7 +201,6 @@ class Transforms:
         return bool(self._transforms)
 
     def apply(self, subject: bytes) -> bytes:
-        """Return the result of the first transform that matches a subject, or the subject."""
         few = len(self._transforms) <= FEW_TRANSFORMS
         if not few and self._index.count < len(self._transforms):
             finish(self.indexing())

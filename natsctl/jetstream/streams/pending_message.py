@@ -100,8 +100,6 @@ def expanded(waiting: Sequence[Entry | RunEntry]) -> list[Entry]:
 
 
 class PublishAcks:
-    """The answers to the publishers of one stream."""
-
     __slots__ = ("_account", "_extras", "_late", "_no_ack", "_stream", "opening")
 
     def __init__(self, stream: Stream) -> None:
@@ -128,7 +126,6 @@ class PublishAcks:
             self._account.publish(reply, b"", b"", body)
 
     def refuse(self, reply: bytes, refusal: ApiError) -> None:
-        """Answer a publisher with the error, and add it to a trace of the message."""
         if (traced := self._account.broker.storing) is not None:
             traced["error"] = refusal.description
         if reply and not self._no_ack:
@@ -176,7 +173,6 @@ class PublishAcks:
 
 
 def storage_fault(fault: StoreError) -> ApiError:
-    """Return the error for a message or a change that the store could not keep."""
     return (
         error(ErrCode.STORAGE_RESOURCES_EXCEEDED)
         if isinstance(fault, StoreFullError)

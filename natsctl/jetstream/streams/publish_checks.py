@@ -61,7 +61,6 @@ def check_record(stream: Stream, message: PendingMessage) -> ApiError | None:
 
 
 def check_sealed(stream: Stream, message: PendingMessage) -> ApiError | None:
-    """Refuse everything once the stream is sealed."""
     return error(ErrCode.STREAM_SEALED) if stream.config.sealed else None
 
 
@@ -131,12 +130,10 @@ def check_rollup(stream: Stream, message: PendingMessage) -> ApiError | None:
 
 
 def check_size(stream: Stream, message: PendingMessage) -> ApiError | None:
-    """Refuse a message that is too large."""
     return check_max_size(stream, message) or check_header(stream, message)
 
 
 def check_max_size(stream: Stream, message: PendingMessage) -> ApiError | None:
-    """Refuse a message that is larger than the stream allows."""
     return (
         error(ErrCode.STREAM_MESSAGE_EXCEEDS_MAXIMUM)
         if 0 <= stream.config.max_msg_size < len(message.header) + len(message.payload)
@@ -150,7 +147,6 @@ def check_header(stream: Stream, message: PendingMessage) -> ApiError | None:
 
 
 def check_resources(stream: Stream, message: PendingMessage) -> ApiError | None:
-    """Refuse a message if the server is full."""
     return error(ErrCode.INSUFFICIENT_RESOURCES) if stream.usage.full else None
 
 

@@ -58,8 +58,6 @@ class CronError(ValueError):
 
 
 class CronField(NamedTuple):
-    """The values that one field of a pattern allows."""
-
     values: frozenset[int]
     star: bool
     """True for a field without a restriction; matters for days only."""
@@ -154,7 +152,6 @@ def _range(part: str, bounds: _Bounds) -> CronField:
 
 
 def _number(text: str, bounds: _Bounds) -> int:
-    """Return the number or the name; raises CronError."""
     named = bounds.names.get(text.lower())
     if named is not None:
         return named

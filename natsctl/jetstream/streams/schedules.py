@@ -67,8 +67,6 @@ _decoder: Final = msgspec.msgpack.Decoder(tuple[int, int])
 
 
 class Fired(NamedTuple):
-    """A firing that is not durable yet."""
-
     produced_seq: int
     seq: int
     subject: bytes
@@ -214,7 +212,6 @@ class Schedules:
         return len(due)
 
     def _fire(self, seq: int, due_ns: int, now_ns: int) -> None:
-        """Store the message that a schedule produces."""
         schedule = self._stream.store.get(seq)
         if schedule is None or not self._counts(seq, schedule.subject):
             return
@@ -281,7 +278,6 @@ class Schedules:
 
     @property
     def waiting(self) -> bool:
-        """Return whether a firing is not durable yet."""
         return bool(self._fired)
 
     def refused(self, durable_seq: int) -> None:
@@ -350,8 +346,6 @@ def is_timed(header: bytes) -> bool:
 
 
 class TimedMessages:
-    """The TTLs and the schedules of one stream."""
-
     __slots__ = ("_loaded_for", "_loading", "_place", "_stream", "schedules", "ttl")
 
     def __init__(self, stream: Stream) -> None:
@@ -389,7 +383,6 @@ class TimedMessages:
         return [self.stored] if wanted else []
 
     def stored(self, seq: int, message: PendingMessage) -> None:
-        """Record a message that was stored just now."""
         header = message.header
         if b"\r\nNats-" not in header:
             return

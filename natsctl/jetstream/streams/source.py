@@ -196,8 +196,6 @@ _decoder: Final = msgspec.msgpack.Decoder(Record)
 
 
 class SourceSet:
-    """The sources of one stream and their journal records."""
-
     __slots__ = ("_known", "_ready", "_search_end", "_search_seq", "_searching", "_stream", "sources", "times")
 
     def __init__(self, stream: Stream) -> None:
@@ -349,7 +347,6 @@ class SourceSet:
     def _read_journal(
         self, journal: Iterable[tuple[int, bytes]], last_seq: int
     ) -> tuple[dict[str, OriginPosition], int]:
-        """Return positions and the last stream sequence that they cover."""
         known: dict[str, OriginPosition] = {}
         through = 0
         for kind, body in journal:

@@ -113,8 +113,6 @@ def _finish_rollup(stream: Stream, message: StoredMessage) -> None:
 
 
 class Upstreams:
-    """The mirror and the sources of one stream."""
-
     __slots__ = ("_mirror", "_started", "_stream", "sources")
 
     def __init__(self, stream: Stream) -> None:
@@ -124,7 +122,6 @@ class Upstreams:
         self.sources = SourceSet(stream)
 
     def configuring(self) -> Steps[None]:
-        """Read mirror and sources from the configuration."""
         source = self._stream.config.mirror
         if self._mirror is not None and source != self._mirror.source:
             self._mirror.delete_consumer()
@@ -145,7 +142,6 @@ class Upstreams:
         self._start_mirror()
 
     def recover(self, journal: Iterable[tuple[int, bytes]]) -> None:
-        """Continue after a restart or a restore."""
         self.sources.recover(journal)
         self._start_mirror()
 
@@ -231,7 +227,6 @@ class Stream:
         self.upstreams.refused()
 
     def recover(self) -> None:
-        """Do what `recovering` does in one go."""
         finish(self.recovering())
 
     def recovering(self) -> Steps[None]:
@@ -344,7 +339,6 @@ class Stream:
     # Removing
 
     def removed(self, gone: RemovedMessage, reason: str) -> None:
-        """Inform the other parts that one message was removed."""
         if self.dedupe:
             self.dedupe.message_gone(gone.seq)
         for consumer in self.retention.interest.consumers_of(gone.subject) if self.consumers else ():

@@ -187,7 +187,6 @@ class Upstream:
         self.start()
 
     def stop(self) -> None:
-        """End the connection for good."""
         self.stopped = True
         self._cancel()
 
@@ -222,7 +221,6 @@ class Upstream:
     # Asking for a consumer
 
     def connect(self) -> None:
-        """Ask the origin for a consumer."""
         self._cancel()
         stream = self._stream
         if self.stopped or not stream.store.healthy:
@@ -285,7 +283,6 @@ class Upstream:
     # Listening
 
     def _listen(self, made: ConsumerAnswer, identity: str) -> None:
-        """Subscribe to the consumer's deliveries."""
         account = self._stream.account
         self.error, self._fails, self._beats, self.dseq = None, 0, 0, 0
         self._alarm.cancel()

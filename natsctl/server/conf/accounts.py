@@ -192,7 +192,6 @@ def _prefixed(item: ConfItem, subject: str) -> str:
 
 
 def _of_account(what: str, item: ConfItem) -> tuple[str, str]:
-    """Return which account is imported from, and which of its subjects."""
     fields = fields_of(item, ORIGIN_KEYS, f"{what} entry should be an account map, got {{}}")
     if not (fields.get("account") and fields.get("subject")):
         raise item.fault("Expect an account name and a subject")

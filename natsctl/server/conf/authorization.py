@@ -130,14 +130,12 @@ def users_of(item: ConfItem, account: str) -> tuple[User, ...]:
 
 
 def with_permissions(users: Sequence[User], permissions: SubjectPermissions | None) -> tuple[User, ...]:
-    """Return the users, with the default permissions for those without their own."""
     if permissions is None:
         return tuple(users)
     return tuple(replace(user, permissions=user.permissions or permissions) for user in users)
 
 
 def with_users(options: ServerOptions, users: Sequence[User], item: ConfItem) -> ServerOptions:
-    """Return `options` with more users; raises ConfError at `item` if one already exists."""
     known = {user.identity for user in options.users}
     for user in users:
         if user.identity in known:

@@ -231,8 +231,6 @@ def _checked(options: ServerOptions, block: ConfBlock) -> ServerOptions:
 
 
 def _set_address(host: str, port: str) -> OptionSetter:
-    """Return the setter of both parts of an address."""
-
     def change(options: ServerOptions, item: ConfItem) -> ServerOptions:
         address = address_of(item, getattr(options, host))
         return replace(options, **{host: address[0], port: address[1]})

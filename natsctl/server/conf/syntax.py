@@ -63,7 +63,6 @@ class Word(NamedTuple):
 
 
 def bare(text: str, at: int) -> Word:
-    """Return the unquoted word at `at`; raises ConfValueError."""
     found = _DIGITS.match(text, at)
     if found:
         return _number(text, at, found.end())
@@ -75,7 +74,6 @@ def bare(text: str, at: int) -> Word:
 
 
 def _plain(text: str, start: int, at: int) -> Word:
-    """Return the text that begins at `start` and goes on at `at`."""
     parts, since = list[str](), start
     while True:
         match = _PLAIN.match(text, at)
@@ -204,8 +202,6 @@ class ConfError(UsageError):
 
 
 class ConfItem(NamedTuple):
-    """A value and its position."""
-
     value: str | int | float | bool | datetime | list[ConfItem] | ConfBlock
     file: str
     line: int
@@ -228,7 +224,6 @@ class ConfBlock(dict[str, ConfItem]):
 
 
 def load_file(path: Path, environment: Mapping[str, str]) -> ConfBlock:
-    """Return the block of a file; raises ConfError, OSError if it is unreadable."""
     return _Parser(_read(path), str(path), path.parent, environment).document()
 
 
@@ -249,8 +244,6 @@ def _read(path: Path) -> str:
 
 
 class _Parser:
-    """One file, read from the front."""
-
     def __init__(
         self,
         text: str,

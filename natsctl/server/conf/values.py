@@ -65,7 +65,6 @@ def block_of(item: ConfItem) -> ConfBlock:
 
 
 def items_of(item: ConfItem) -> list[ConfItem]:
-    """Return the items of a list; a single value is a list of one."""
     return item.value if isinstance(item.value, list) else [item]
 
 

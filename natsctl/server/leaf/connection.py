@@ -43,8 +43,6 @@ ContextMaker = Callable[[], ssl.SSLContext]
 
 
 class RemoteConnection(SecuredConnection):
-    """The transport side of a link that we asked for."""
-
     __slots__ = ("_context", "_first", "_hostname", "_leaf_shell", "_make_link", "_timeout_s", "_tls", "link", "lost")
 
     mark: ClassVar = "lid"
@@ -158,8 +156,6 @@ PATH = "leafnode"
 
 
 class WebSocketRemoteConnection(RemoteConnection):
-    """The transport side of a link behind WebSocket frames."""
-
     __slots__ = ("_patience_s", "_request", "_ws")
 
     def __init__(

@@ -62,15 +62,11 @@ class LeafShell:
 
 
 class LeafConnection(ClientConnection):
-    """The transport side of a link in clear."""
-
     __slots__ = ()
     mark: ClassVar = "lid"
 
 
 class SecureLeafConnection(TlsConnection):
-    """The transport side of a link under TLS."""
-
     __slots__ = ()
     mark: ClassVar = "lid"
     peer_kind: ClassVar = "Leafnode"

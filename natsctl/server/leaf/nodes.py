@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 
 class LeafNodes:
-    """Leaf nodes from the start of a server to its end."""
-
     def __init__(self, options: ServerOptions, shell: Shell) -> None:
         """Prepare; nothing listens or connects before `start` and the endpoint's own."""
         assert options.leafnodes is not None

@@ -116,8 +116,6 @@ def _service(subject: str, account: str, here: str, share: bool) -> dict[str, An
 
 
 class AccountzOptions(EndpointOptions, kw_only=True):
-    """Options of `accountz`."""
-
     QUERY: ClassVar = {"account": "acc"}
 
     account: str = ""

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
 
 class GatewayzOptions(ListingOptions, kw_only=True):
-    """Options of `gatewayz`."""
-
     QUERY: ClassVar = {"name": "gw_name", "accounts": "accs", "account_name": "acc_name"} | NO_SUBJECTS
 
     name: str = ""
@@ -31,8 +29,6 @@ def gatewayz(server: ServerInstance, options: GatewayzOptions) -> dict[str, Any]
 
 
 class RoutezOptions(ListingOptions, kw_only=True):
-    """Options of `routez`."""
-
     QUERY: ClassVar = NO_SUBJECTS
 
 
@@ -43,8 +39,6 @@ def routez(server: ServerInstance, options: RoutezOptions) -> dict[str, Any]:
 
 
 class RaftzOptions(EndpointOptions, kw_only=True):
-    """Options of `raftz`."""
-
     account: str = ""
     group: str = ""
 
@@ -54,8 +48,6 @@ def raftz(server: ServerInstance, options: RaftzOptions) -> dict[str, Any]:
 
 
 class LeafzOptions(EndpointOptions, kw_only=True):
-    """Options of `leafz`."""
-
     QUERY: ClassVar = {"subscriptions": "subs", "account": "acc"}
 
     subscriptions: bool = False

@@ -98,15 +98,12 @@ def operator_claims(server: ServerInstance) -> dict[str, Any]:
 
 
 def _said(value: Any) -> Any:
-    """Return a value without its empty members."""
     if isinstance(value, dict):
         return {key: _said(item) for key, item in value.items() if item}
     return value
 
 
 class Show(NamedTuple):
-    """Parts of each connection that are shown."""
-
     auth: bool
     subscriptions: bool
     detail: bool
@@ -230,8 +227,6 @@ _STATES: Final = {
 
 
 class ConnzOptions(ListingOptions, kw_only=True):
-    """Options of `connz`."""
-
     QUERY: ClassVar = {"cid": "", "state": "", "filter_subject": ""} | NO_SUBJECTS
 
     sort: str = ""
@@ -365,8 +360,6 @@ FANOUT_ROUTES: Final = 4096
 
 
 class SubszOptions(EndpointOptions, kw_only=True):
-    """Options of `subsz`."""
-
     QUERY: ClassVar = {"subscriptions": "subs", "account": "acc"}
 
     offset: int = 0

@@ -68,7 +68,6 @@ def whole(value: Any) -> Any:
 
 
 def made(making: Making[T]) -> T:
-    """Make a value without stops."""
     while True:
         try:
             next(making)
@@ -99,7 +98,6 @@ def head(broker: Broker) -> dict[str, Any]:
 
 
 def present(members: dict[str, Any]) -> dict[str, Any]:
-    """Return the members that are not empty."""
     return {key: value for key, value in members.items() if value}
 
 

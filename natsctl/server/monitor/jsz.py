@@ -29,8 +29,6 @@ DEFAULT_LIMIT: Final = 1024
 
 
 class JszOptions(EndpointOptions, kw_only=True):
-    """Options of `jsz`."""
-
     QUERY: ClassVar = {
         "account": "acc", "consumer": "consumers", "direct_consumer": "direct-consumers", "leader_only": "leader-only",
         "stream_leader_only": "stream-leader-only",

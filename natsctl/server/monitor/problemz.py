@@ -85,8 +85,6 @@ class ServerProblem(msgspec.Struct, omit_defaults=True):
 
 
 class ProblemzOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Options of the list: the page, and a kind as filter."""
-
     page: Paging
     kind: str = ""
 

@@ -110,8 +110,6 @@ NO_SUBJECTS: Final = {"subscriptions": "", "subscriptions_detail": ""}
 
 
 class ListingOptions(EndpointOptions, kw_only=True):
-    """Options of an endpoint that lists subscriptions on request."""
-
     subscriptions: bool = False
     subscriptions_detail: bool = False
 

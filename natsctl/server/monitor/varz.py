@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
 
 class IpqueueszOptions(EndpointOptions, kw_only=True):
-    """Options of `ipqueuesz`."""
-
     QUERY: ClassVar = {"filter": "queues"}
 
     all: bool = False

@@ -34,8 +34,6 @@ FOLDER_MODE: Final = 0o750
 
 
 class Cached(msgspec.Struct):
-    """One response with its entry in the file."""
-
     cached_at: str
     resp_status: str
     resp: bytes
@@ -45,8 +43,6 @@ class Cached(msgspec.Struct):
 
 
 class CacheStats(msgspec.Struct):
-    """Numbers of requests to the cache since its start."""
-
     hits: int = 0
     misses: int = 0
 

@@ -45,8 +45,6 @@ SERVER_REJECTED: Final = "server not OCSP valid"
 
 
 class CertificateLink(NamedTuple):
-    """A certificate of a chain that names responders, and its issuer."""
-
     certificate: x509.Certificate
     issuer: x509.Certificate
     urls: list[str]
@@ -65,8 +63,6 @@ class CertificateLink(NamedTuple):
 
 
 class PeerVerifier:
-    """The checks of one server."""
-
     def __init__(
         self,
         log: Log,

@@ -23,8 +23,6 @@ class ResponderError(HttpError):
 
 
 class Responders:
-    """Requests of one server to responders."""
-
     def __init__(self) -> None:
         self._places = asyncio.Semaphore(MAX_REQUESTS)
 

@@ -30,8 +30,6 @@ STAPLED: Final = ("clients", "websocket")
 
 
 class OcspService:
-    """The OCSP features of one server, from its start to its end."""
-
     def __init__(
         self, options: ServerOptions, log: Log, clock: Clock, events: Callable[[], OcspEvents], end: Callable[[], None]
     ) -> None:

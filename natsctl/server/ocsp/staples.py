@@ -65,8 +65,6 @@ class StapleError(OSError):
 
 
 class StapleSources(NamedTuple):
-    """Parts that all staples of a server share."""
-
     log: Log
     clock: Clock
     responders: Responders
@@ -264,7 +262,6 @@ def prepare_folder(folder: Path | None) -> None:
 def staple_of(
     sources: StapleSources, options: OcspOptions | None, kind: str, file: Path, authorities: Path | None
 ) -> Staple | None:
-    """Return the staple of a certificate file, or None; raises StapleError."""
     mode = options.mode if options is not None else ""
     try:
         content = read_file(file)

@@ -134,8 +134,6 @@ def _der(certificate: Any) -> bytes:
 
 
 class StapledContexts(TlsContexts):
-    """The contexts of a listener that staples, one for each pair of files."""
-
     def __init__(self, options: TlsOptions, staples: dict[Path, Staple]) -> None:
         """Load the files, with the staples of some of them; raises TlsFileError."""
         server_context(options)  # reports faults of the files with nats-server's texts

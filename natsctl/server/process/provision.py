@@ -94,8 +94,6 @@ class InProcessAddress(NamedTuple):
 
 
 class _TokenAuthenticator:
-    """Authenticator of one token, for one account."""
-
     required = True
     wants_nonce = False
     default = None

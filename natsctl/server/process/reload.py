@@ -283,8 +283,6 @@ class Reload(NamedTuple):
 
 
 class Reloader:
-    """The last configuration of a server, and its reload."""
-
     def __init__(self, server: ServerInstance, read: Callable[[], ServerOptions], configured: ServerOptions) -> None:
         """`read` returns the present options; it raises if they are faulty."""
         self._server = server

@@ -290,7 +290,6 @@ class ServingProcess:
             self._manager.ready("Server is ready")
 
     def _first_reload(self, done: ReloadDone) -> None:
-        """Reload; its modules are imported only now."""
         from natsctl.server.process.reload import Reloader
 
         reloader = Reloader(self._server, self._read, self._configured)

@@ -138,16 +138,12 @@ def _value_shape(hint: Any) -> Shape:
 
 
 class ProfilezOptions(msgspec.Struct, kw_only=True):
-    """Options of `profilez`."""
-
     name: str = ""
     debug: int = 0
     duration: Duration = 0
 
 
 class SystemEndpoint(msgspec.Struct, frozen=True):
-    """One endpoint: the format of its request, and its responder."""
-
     form: RequestFormat
     answer: Callable[[ServerInstance, Any], Any]
 
@@ -203,8 +199,6 @@ def _account_statz(server: ServerInstance, options: AccstatzOptions, account: st
 
 
 class AccountEndpoint(msgspec.Struct, frozen=True):
-    """One endpoint that is asked about an account."""
-
     form: RequestFormat
     answer: Callable[[ServerInstance, Any, str], Any]
 
@@ -336,8 +330,6 @@ class ResponseWriter:
 
 
 class ClientRequest(Model):
-    """The client of an operation."""
-
     cid: Uint64 = 0
 
 
@@ -390,21 +382,15 @@ ACCOUNT_TOKEN: Final = 3
 
 
 class SubscribersRequest(Model):
-    """The body of `$SYS.REQ.ACCOUNT.NSUBS`."""
-
     acc: str = ""
     subject: str = ""
 
 
 class AccountRequest(Model):
-    """The body of `$SYS.REQ.ACCOUNT.<account>.CONNS`."""
-
     acc: str = ""
 
 
 class SystemResponders:
-    """The responders of one server, by name."""
-
     def __init__(
         self, server: ServerInstance, accounts: AccountEvents, heartbeat: StatszHeartbeat, reload: ReloadCall
     ) -> None:

@@ -54,8 +54,6 @@ ACCOUNT_HEARTBEAT_NS: Final = 30 * 1_000_000_000
 
 
 class AccountEvents:
-    """Events about the numbers of connections of one broker's accounts."""
-
     def __init__(self, broker: Broker, stat: Callable[[Account], dict[str, Any]]) -> None:
         self._broker = broker
         self._stat = stat
@@ -100,8 +98,6 @@ REDACTED: Final = "[REDACTED]"
 
 
 class ConnectionEvents:
-    """Events about the connections of one broker."""
-
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._auth_error = f"$SYS.SERVER.{broker.server_id}.CLIENT.AUTH.ERR".encode()

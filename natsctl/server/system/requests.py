@@ -46,8 +46,6 @@ Responder: TypeAlias = Callable[[SystemRequest], Iterator[None] | None]
 
 
 class RequestQueue:
-    """The requests that wait for their answers."""
-
     def __init__(self, wake: Callable[[], None], clock: Clock) -> None:
         """`wake` requests a turn that calls `run`."""
         self._wake = wake

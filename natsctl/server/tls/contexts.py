@@ -135,8 +135,6 @@ BAD_CERTIFICATE: Final = bytes.fromhex("1503030002022a")
 
 
 class Layer(Protocol):
-    """One side of a TLS connection, without I/O, of whichever library."""
-
     done: bool
     ended: bool
 
@@ -163,8 +161,6 @@ class Layer(Protocol):
 
 
 class TlsLayer:
-    """One side of a TLS connection, without I/O."""
-
     __slots__ = ("_hello", "_incoming", "_outgoing", "_spare", "connection", "done", "ended")
 
     def __init__(

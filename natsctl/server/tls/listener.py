@@ -31,8 +31,6 @@ THROTTLED: Final = "Connection throttling is active. Please try again later."
 
 
 class Stage(Enum):
-    """Stages of a connection; `OPEN` with and without TLS."""
-
     WAITING = 1
     SNIFFING = 2
     HANDSHAKE = 3
@@ -40,8 +38,6 @@ class Stage(Enum):
 
 
 class TlsConnection(SecuredConnection):
-    """The transport side of one session on a listener with TLS."""
-
     __slots__ = ("_first", "_greeted", "_listener_tls", "_options", "_stage")
 
     kind = "tls"
@@ -188,7 +184,6 @@ class TlsConnection(SecuredConnection):
 
     @property
     def _reading(self) -> str:
-        """nats-server's name for a read of this connection."""
         return f"read tcp {joined(*local_of(self.raw))}->{joined(self.session.host, self.session.port)}"
 
     def _fail(self, why: str, *, loud: bool) -> None:
@@ -198,7 +193,6 @@ class TlsConnection(SecuredConnection):
         self._cut()
 
     def _cut(self) -> None:
-        """Close without another word of the session."""
         self._let_go()
         self.ready = False
         self.session.take_output()

@@ -60,8 +60,6 @@ MAX_WAITING: Final = 8192
 
 
 class WebSocketConnection(SecuredConnection):
-    """The transport side of one session over WebSocket frames."""
-
     __slots__ = (
         "_address", "_goodbye", "_http", "_listener_tls", "_pong", "_reader", "_upgrade", "_upgrader", "_writer",
     )  # fmt: skip

@@ -293,8 +293,6 @@ class UpgradeError(Exception):
 
 
 class Upgrade(Confidential, frozen=True):
-    """A request that was accepted."""
-
     UNSHOWN: ClassVar = ("cookies",)
 
     answer: bytes
@@ -406,8 +404,6 @@ class Upgrader:
 
 
 class _Headers:
-    """The headers of one request; names are in lower case."""
-
     def __init__(self, headers: Iterable[tuple[bytes, bytes]]) -> None:
         self._values: dict[str, list[str]] = {}
         for name, value in headers:
@@ -417,7 +413,6 @@ class _Headers:
         return self._values.get(name, [""])[0]
 
     def lists(self, name: str, token: str) -> bool:
-        """Return whether one of the comma-separated values of a header is `token`, in any case."""
         values = self._values.get(name, [])
         return any(part.strip(" \t").lower() == token for value in values for part in value.split(","))
 
