@@ -119,7 +119,6 @@ def _place(shell: str) -> CompletionScript:
 
 
 def _with_line(text: str, line: str) -> str:
-    """Return the start-up file with the line at its end, unless it is there."""
     if line in text.splitlines():
         return text
     return f"{text}{'' if not text or text.endswith(chr(10)) else chr(10)}{line}\n"

@@ -87,7 +87,6 @@ def reached(server: Mapping[str, Any] | None, fault: str) -> str:
 
 
 def render_contexts(documents: Sequence[Mapping[str, Any]]) -> Table:
-    """Return the table of all contexts; `*` marks the selected one."""
     rows = [
         (
             one["name"] + ("*" if one["selected"] else ""),

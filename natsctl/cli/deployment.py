@@ -94,7 +94,6 @@ class Deployment:
         return not any(member.is_address for member in self.members)
 
     def paths(self) -> list[str]:
-        """Return the paths of all files, below the folder they are written to."""
         found = ["README.md"]
         if self.tls:
             found += ["ca.pem", "ca-key.pem"]

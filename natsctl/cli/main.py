@@ -146,7 +146,6 @@ def _run_other(words: Sequence[str], given: dict[str, Any]) -> int:
 
 
 def _with_nouns(word: str) -> str:
-    """Return a hint with the first nouns that have this verb, or ""."""
     nouns = [noun.name for noun in NOUNS if any(word in verb.words for verb in noun.verbs)][:MAX_NOUNS]
     return f"it needs a noun: {', '.join(f'natsctl {noun} {word}' for noun in nouns)}" if nouns else ""
 

@@ -313,10 +313,19 @@ def sql(
     if explain and (csv or watch):
         raise UsageError("--explain excludes --csv and --watch")
     schemas = value_schemas(value_schema or [])
+    if query is None and not session.interactive:
+        raise UsageError("a query is needed", hint="give QUERY, @FILE, or - for stdin")
+    text = "" if query is None else read_query(query)
+    tables: Tables = ServerTables(session) if backup is None else BackupTables(backup)
+    asked = SparkQueries(session, spark, tables, schemas)
+
+    def counted(text: str) -> Answer | None:
+        return answered(session, tables, text, whole=not (use_spark or backup))
+
     if query is None:
-        _prompt(session, spark, backup, shown, use_spark, schemas)
-        return
-    _answer(session, spark, backup, shown, use_spark, schemas, query, explain)
+        Prompt(asked, tables, shown, counted).run()
+    else:
+        _answer(asked, text, counted(text), shown, explain)
 
 
 def value_schemas(texts: list[str]) -> dict[str, str]:
@@ -332,20 +341,7 @@ def value_schemas(texts: list[str]) -> dict[str, str]:
     return schemas
 
 
-def _answer(
-    session: Session,
-    spark: SparkFlags,
-    backup: Path | None,
-    shown: OutputOptions,
-    use_spark: bool,
-    schemas: Mapping[str, str],
-    query: str,
-    explain: bool,
-) -> None:
-    text = read_query(query)
-    tables = tables_of(session, backup)
-    counted = answered(session, tables, text, whole=not (use_spark or backup))
-    asked = SparkQueries(session, spark, tables, schemas)
+def _answer(asked: SparkQueries, text: str, counted: Answer | None, shown: OutputOptions, explain: bool) -> None:
     if counted is None:
         asked.check(text)
     if explain:
@@ -357,30 +353,6 @@ def _answer(
     else:
         with asked.staying(text):
             shown.show(lambda: asked.run(text, shown.limit, bar=False))
-
-
-def _prompt(
-    session: Session,
-    spark: SparkFlags,
-    backup: Path | None,
-    shown: OutputOptions,
-    use_spark: bool,
-    schemas: Mapping[str, str],
-) -> None:
-    """Answer queries until the user ends the prompt. Raises UsageError without a terminal."""
-    if not session.interactive:
-        raise UsageError("a query is needed", hint="give QUERY, @FILE, or - for stdin")
-
-    tables = tables_of(session, backup)
-
-    def counted(text: str) -> Answer | None:
-        return answered(session, tables, text, whole=not (use_spark or backup))
-
-    Prompt(SparkQueries(session, spark, tables, schemas), tables, shown, counted).run()
-
-
-def tables_of(session: Session, backup: Path | None) -> Tables:
-    return ServerTables(session) if backup is None else BackupTables(backup)
 
 
 def answered(session: Session, tables: Tables, text: str, *, whole: bool) -> Answer | None:
@@ -477,7 +449,6 @@ class Prompt:
 
 
 def _asking(tables: Tables) -> Any:
-    """Return the function that reads a line, with history and completion."""
     from prompt_toolkit import PromptSession
     from prompt_toolkit.completion import WordCompleter
     from prompt_toolkit.history import FileHistory

@@ -6,7 +6,6 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
-from natsctl.api import endpoints
 from natsctl.api.errors import ApiResponseError, ErrCode, UsageError
 from natsctl.api.times import format_time, parse_time
 from natsctl.api.units import plural
@@ -18,8 +17,7 @@ from natsctl.cli.framework.parameters import Argument, Option
 from natsctl.cli.framework.resolve import is_pattern, live_consumer, matching, pick_consumer, pick_stream, suggesting
 from natsctl.cli.framework.session import Session
 from natsctl.cli.render.text import duration, safe, stamp, when
-from natsctl.cli.stream.remove import NoStreamMatchesError
-from natsctl.client.message import DryRunError, Planned
+from natsctl.cli.stream.remove import NoStreamMatchesError, one_by_one
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -215,12 +213,10 @@ def rm(
         _show_removed(where, [], words, json)
         return
     question = f"delete Consumer {where} > {names[0]}" if single else f"delete {len(names)} Consumers of {where}"
-    if session.dry_run and len(names) > 1:
-        raise DryRunError(*(_planned(session, where, name) for name in names))
     typed = names[0] if single else where
     if not confirmed(session, question, force, typed=typed):
         return
-    answers = {name: _remove(session, where, name, missing_ok) for name in names}
+    answers = one_by_one(names, lambda name: _remove(session, where, name, missing_ok))
     if json and single and answers[names[0]]:
         output.emit_json(answers[names[0]])
         return
@@ -272,10 +268,6 @@ def _loss_text(info: Info) -> str:
         f"Consumer {safe(info['name'])}: {plural(loss['outstanding_acks'], 'outstanding ack')}, "
         f"{plural(loss['unprocessed'], 'unprocessed message')}, ack floor at {loss['ack_floor_stream_seq']:,}"
     )
-
-
-def _planned(session: Session, stream: str, name: str) -> Planned:
-    return Planned(endpoints.CONSUMER_DELETE.subject(stream, name, prefix=session.target().api_prefix))
 
 
 def _show_removed(stream: str, removed: Sequence[str], missing: Sequence[str], json: bool) -> None:

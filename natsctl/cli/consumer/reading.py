@@ -249,7 +249,6 @@ class Acknowledgment:
 
     @property
     def effect(self) -> str:
-        """The payload that is sent for each message, for a dry run."""
         if self.without_acks or not self.wanted:
             return "no acknowledgment"
         return self._kind.decode("utf-8", "backslashreplace")

@@ -147,7 +147,6 @@ def find(noun: Verb, words: Sequence[str]) -> tuple[list[Verb], list[str]]:
 
 
 def _verb_at(verbs: Sequence[Verb], words: Sequence[str]) -> int | None:
-    """Return the position of the verb among the arguments, or None."""
     after_flag = False
     for at, word in enumerate(words):
         if word == "--":
@@ -303,7 +302,6 @@ class Parameter:
 
     @property
     def is_switch(self) -> bool:
-        """Return whether it is a flag without a value."""
         return self._kind is bool and self.is_option
 
     @property
@@ -312,7 +310,6 @@ class Parameter:
 
     @property
     def label(self) -> str:
-        """Return its name in an error."""
         if self.is_option:
             return str(self.declared.names[0]).partition("/")[0]
         return str(self.declared.metavar or self.name).strip("[].")
@@ -393,7 +390,6 @@ def hints_of(source: Any) -> dict[str, Any]:
 
 
 def _is_bundle(kind: Any) -> bool:
-    """Return whether this is a bundle of options: a NamedTuple with fields annotated as options."""
     return isinstance(kind, type) and issubclass(kind, tuple) and hasattr(kind, "_fields")
 
 

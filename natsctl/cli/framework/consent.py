@@ -112,7 +112,6 @@ def _asked(action: str, typed: str) -> bool:
 
 
 def _why_not(session: Session) -> str:
-    """Return the reason why no person can be asked."""
     if session.json:
         return "nothing is asked with -j"
     if sys.stdin.isatty() and sys.stderr.isatty():

@@ -277,7 +277,6 @@ def flagged(table: Sequence[Flag]) -> Callable[[Function], Function]:
 
 
 def positive_seconds(text: str) -> float:
-    """Return the seconds of a duration."""
     seconds = parse_duration(text) / 1e9
     if seconds <= 0:
         raise ValueError("expected a duration above zero")
@@ -290,7 +289,6 @@ def interval_seconds(text: str) -> float:
 
 
 def length_option(*names: str, help: str) -> Option:
-    """Return an option for a length of time in seconds."""
     return Option(*names, metavar="DURATION", help=help, read=positive_seconds)
 
 

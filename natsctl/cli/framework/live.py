@@ -103,7 +103,6 @@ def next_view(view: Callable[[], View], number: int) -> View | None:
 
 
 def keyboard_of(screen: Console) -> Keyboard | WindowsKeyboard:
-    """Return the keyboard of `screen`, to be used as a context."""
     return WindowsKeyboard() if sys.platform == "win32" else Keyboard(screen)
 
 
@@ -136,7 +135,6 @@ class WindowsKeyboard:
         return True
 
     def _key(self) -> str:
-        """Return a pressed key (an arrow as terminals send it), or ""."""
         if sys.platform != "win32" or not self.is_there:
             return ""
         import msvcrt
@@ -160,7 +158,6 @@ class Keyboard:
 
     @property
     def is_there(self) -> bool:
-        """Return whether keys can be read."""
         return self._fd >= 0
 
     def __enter__(self) -> Self:
@@ -331,7 +328,6 @@ class _Lines:
         """First known amount and its time: earlier work does not count for the rate."""
 
     def at(self, done: float, total: float | None = None) -> None:
-        """Write a line when the last one is old enough."""
         self._total = total if total is not None else self._total
         now_s = time.monotonic()
         begun, begin_s = self._begin = self._begin or (done, now_s)

@@ -41,7 +41,6 @@ def emit_names(names: Iterable[str]) -> None:
 
 
 def emit_bytes(body: bytes) -> None:
-    """Write a message body to stdout unchanged."""
     sys.stdout.flush()
     sys.stdout.buffer.write(body)
     sys.stdout.buffer.flush()

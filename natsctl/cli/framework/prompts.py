@@ -80,7 +80,6 @@ def prompt_typed(text: str, word: str) -> bool:
 
 
 def prompt_name(text: str, names: Sequence[str]) -> str:
-    """Return the name that the user picks from a list."""
     return str(prompt(Question(text, choices=tuple((safe(name), name) for name in names))))
 
 

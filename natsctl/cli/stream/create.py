@@ -101,7 +101,6 @@ def _create(session: Session, wanted: Config) -> Answer[Any]:
 
 
 def _taken_by(session: Session, wanted: Config) -> str:
-    """Return a hint with the streams that store the subjects already."""
     subjects = wanted.get("subjects") or [wanted["name"]]
 
     async def owners(manager: Manager) -> list[str]:

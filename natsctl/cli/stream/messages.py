@@ -23,8 +23,8 @@ from natsctl.cli.framework.session import Session
 from natsctl.cli.messaging.bodies import Translate, emit_body, show_message
 from natsctl.cli.render.text import count, safe
 from natsctl.cli.stream.info import bucket_named, warn_of_bucket
-from natsctl.cli.stream.remove import StreamNames, chosen_streams, has_pattern
-from natsctl.client.message import DryRunError, Message, Planned
+from natsctl.cli.stream.remove import StreamNames, chosen_streams, has_pattern, one_by_one
+from natsctl.client.message import DryRunError, Message
 from natsctl.client.requests import Answer
 
 if TYPE_CHECKING:
@@ -254,7 +254,7 @@ def purge(
     typed = "" if not whole else names[0] if len(names) == 1 else str(len(names))
     if not confirmed(session, f"purge {named('Stream', names)}", force, typed=typed):
         return
-    answers = _send(session, purges)
+    answers = one_by_one(purges, lambda name: _send(session, name, purges[name]))
     if json:
         output.emit_json(_answers(answers, several))
         return
@@ -308,23 +308,11 @@ def _effect_text(effect: PurgeEffect, name: str) -> str:
     return f"{most}{plural(effect.messages, 'message')} of Stream {safe(name)} would be removed ({size}{span})"
 
 
-def _send(session: Session, purges: dict[str, Purge]) -> dict[str, Answer[Any]]:
-    """Purge one stream after the other. In a dry run raises DryRunError with every request."""
-    planned: list[Planned] = []
-    answers: dict[str, Answer[Any]] = {}
-    for name, one in purges.items():
-        try:
-            answers[name] = _purge_one(session, name, one)
-        except DryRunError as preview:
-            planned += preview.planned
-    if session.dry_run:
-        raise DryRunError(*planned)
-    return answers
-
-
-def _purge_one(session: Session, name: str, one: Purge) -> Answer[Any]:
+def _send(session: Session, name: str, one: Purge) -> Answer[Any]:
     if one.seq == 1:
         # No message is below it, and servers before 2.10.4 read it as no limit.
+        if session.dry_run:
+            raise DryRunError
         return Answer(StreamPurgeAnswer, "", raw={"success": True, "purged": 0})
     return session.run(lambda manager: manager.stream_purge(name, filter=one.filter, seq=one.seq, keep=one.keep))
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from natsctl.api.errors import ApiResponseError, ErrCode, ExitCode, NatsctlError
 from natsctl.api.units import format_size, plural
@@ -15,12 +15,14 @@ from natsctl.cli.framework.resolve import is_internal, is_pattern, live_stream, 
 from natsctl.cli.framework.session import Session
 from natsctl.cli.render.text import safe
 from natsctl.cli.stream.info import warn_of_bucket
-from natsctl.client.message import DryRunError, Planned
+from natsctl.client.message import DryRunError
 
 if TYPE_CHECKING:
     from natsctl.api.answers import StreamInfoAnswer
     from natsctl.client.requests import Answer
 
+
+T = TypeVar("T")
 
 StreamNames = Annotated[
     list[str] | None,
@@ -128,26 +130,31 @@ def _loss_text(one: Answer[StreamInfoAnswer]) -> str:
     return f"Stream {safe(one.value.config.name)} holds {messages} ({format_size(state.bytes)}) and {consumers}"
 
 
-def _delete(session: Session, names: list[str], missing_ok: bool) -> dict[str, Answer[Any]]:
-    """Delete one stream after the other. In a dry run raises DryRunError with every request."""
-    planned: list[Planned] = []
-    answers: dict[str, Answer[Any]] = {}
+def one_by_one(names: Iterable[str], work: Callable[[str], T]) -> dict[str, T]:
+    """Return the results of requests. In a dry run raises DryRunError with all of them."""
+    results: dict[str, T] = {}
+    previews: list[DryRunError] = []
     for name in names:
         try:
-            with suggesting(session, name):
-                answers[name] = _delete_one(session, name)
+            results[name] = work(name)
         except DryRunError as preview:
-            planned += preview.planned
+            previews.append(preview)
+    if previews:
+        raise DryRunError(*(request for preview in previews for request in preview.planned))
+    return results
+
+
+def _delete(session: Session, names: list[str], missing_ok: bool) -> dict[str, Answer[Any]]:
+    def delete(name: str) -> Answer[Any] | None:
+        try:
+            with suggesting(session, name):
+                return session.run(lambda manager: manager.stream_delete(name))
         except ApiResponseError as failure:
             if not missing_ok or failure.err_code != ErrCode.STREAM_NOT_FOUND:
                 raise
-    if planned:
-        raise DryRunError(*planned)
-    return answers
+            return None
 
-
-def _delete_one(session: Session, name: str) -> Answer[Any]:
-    return session.run(lambda manager: manager.stream_delete(name))
+    return {name: answer for name, answer in one_by_one(names, delete).items() if answer is not None}
 
 
 def _emit(answers: dict[str, Answer[Any]], several: bool) -> None:

@@ -96,7 +96,6 @@ class MessageScope(Mapping[str, Any]):
 
     @cached_property
     def json(self) -> Any:
-        """Return the body as JSON, None if it is not JSON."""
         try:
             return json_module.loads(self._message.payload)
         except (ValueError, RecursionError):

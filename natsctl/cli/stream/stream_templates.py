@@ -119,7 +119,6 @@ def rm(
 
 
 def _info(session: Session, name: str) -> Answer[Any]:
-    """Return the template. Raises ApiResponseError with a suggestion."""
     with explaining(session, name):
         return session.run(lambda manager: manager.template_info(name))
 
