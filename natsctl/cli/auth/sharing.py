@@ -40,6 +40,10 @@ Service = Annotated[bool, Option("--service", help="a service instead of a strea
 Bucket = Annotated[str, Argument(metavar="BUCKET", help="name of the bucket")]
 
 
+Commands = tuple[Any, Any, Any, Any]
+"""The commands add, edit, ls and kv."""
+
+
 def _true(value: Any) -> str:
     return "true" if value else "false"
 
@@ -346,67 +350,46 @@ def import_kv(
     _add_all(session, store, Sharing("import", found), entries, json)
 
 
-export_info = _info_of("export", "Show an export.")
-export_rm = _rm_of(
-    "export", "Remove an export; accounts that import it can no longer use it once this account is pushed."
-)
-import_info = _info_of("import", "Show an import by its subject in this account.")
-import_rm = _rm_of("import", "Remove an import by its subject in this account.")
+def _verbs(
+    kind: str, commands: Commands, answer: str, about: tuple[str, str], examples: Sequence[str]
+) -> tuple[Verb, ...]:
+    """Return the verbs of exports or imports: add, edit, list and kv; `about` is help of info and rm."""
+    add, edit, ls, kv = commands
+    lines = [(f"natsctl auth account {kind}s {example}",) for example in examples]
+    return (
+        Verb("add, new, a, n", add, answer=answer, examples=lines[0]),
+        Verb("info, i, show, view", _info_of(kind, about[0]), answer=answer),
+        Verb("edit, update", edit, answer=answer, examples=lines[1]),
+        Verb("ls, list", ls, answer=f"{answer}[]"),
+        Verb("rm", _rm_of(kind, about[1]), answer="cli.auth.account_settings:Removed", examples=lines[2]),
+        Verb("kv", kv, answer=f"{answer}[]", examples=lines[3]),
+    )
 
-EXPORT_VERBS = (
-    Verb(
-        "add, new, a, n",
-        export_add,
-        answer="natsctl.api.jwt_claims:Export",
-        examples=("natsctl auth account exports add orders 'orders.>' APP",),
+
+EXPORT_VERBS = _verbs(
+    "export",
+    (export_add, export_edit, export_ls, export_kv),
+    "natsctl.api.jwt_claims:Export",
+    (
+        "Show an export.",
+        "Remove an export; accounts that import it can no longer use it once this account is pushed.",
     ),
-    Verb("info, i, show, view", export_info, answer="natsctl.api.jwt_claims:Export"),
-    Verb(
-        "edit, update",
-        export_edit,
-        answer="natsctl.api.jwt_claims:Export",
-        examples=("natsctl auth account exports edit 'orders.>' APP --description 'All orders'",),
-    ),
-    Verb("ls, list", export_ls, answer="natsctl.api.jwt_claims:Export[]"),
-    Verb(
-        "rm",
-        export_rm,
-        answer="cli.auth.account_settings:Removed",
-        examples=("natsctl auth account exports rm 'orders.>' APP --force",),
-    ),
-    Verb(
-        "kv",
-        export_kv,
-        answer="natsctl.api.jwt_claims:Export[]",
-        examples=("natsctl auth account exports kv CONFIG APP",),
+    (
+        "add orders 'orders.>' APP",
+        "edit 'orders.>' APP --description 'All orders'",
+        "rm 'orders.>' APP --force",
+        "kv CONFIG APP",
     ),
 )
-
-IMPORT_VERBS = (
-    Verb(
-        "add, new, a, n",
-        import_add,
-        answer="natsctl.api.jwt_claims:Import",
-        examples=("natsctl auth account imports add orders 'orders.>' OPS --source APP",),
-    ),
-    Verb("info, i, show, view", import_info, answer="natsctl.api.jwt_claims:Import"),
-    Verb(
-        "edit, update",
-        import_edit,
-        answer="natsctl.api.jwt_claims:Import",
-        examples=("natsctl auth account imports edit 'app.orders.>' OPS --local 'in.orders.>'",),
-    ),
-    Verb("ls, list", import_ls, answer="natsctl.api.jwt_claims:Import[]"),
-    Verb(
-        "rm",
-        import_rm,
-        answer="cli.auth.account_settings:Removed",
-        examples=("natsctl auth account imports rm 'in.orders.>' OPS --force",),
-    ),
-    Verb(
-        "kv",
-        import_kv,
-        answer="natsctl.api.jwt_claims:Import[]",
-        examples=("natsctl auth account imports kv CONFIG js.app APP OPS",),
+IMPORT_VERBS = _verbs(
+    "import",
+    (import_add, import_edit, import_ls, import_kv),
+    "natsctl.api.jwt_claims:Import",
+    ("Show an import by its subject in this account.", "Remove an import by its subject in this account."),
+    (
+        "add orders 'orders.>' OPS --source APP",
+        "edit 'app.orders.>' OPS --local 'in.orders.>'",
+        "rm 'in.orders.>' OPS --force",
+        "kv CONFIG js.app APP OPS",
     ),
 )

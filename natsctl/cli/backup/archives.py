@@ -8,26 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 from natsctl.api import headers
 from natsctl.api.errors import ExitCode, NatsctlError, StorageError, UsageError
-from natsctl.cli.backup.message_filters import (
-    After,
-    Before,
-    ExcludeHeaders,
-    ExcludePayloads,
-    ExcludeSubjects,
-    FirstSeq,
-    Headers,
-    LastSeq,
-    Payloads,
-    Sequences,
-    Since,
-    Subjects,
-    Until,
-    narrow_selection,
-    read_selection,
-)
+from natsctl.cli.backup.message_filters import BOUNDS, CONTENT, PLACE, selection_of
 from natsctl.cli.backup.transfer_flags import Consumers, ForceReplace, Source, Top
 from natsctl.cli.framework import output
-from natsctl.cli.framework.flags import Json, Names, Progress, Raw
+from natsctl.cli.framework.flags import Given, Json, Names, Progress, Raw, flagged
 from natsctl.cli.framework.live import progress as shown
 from natsctl.cli.framework.parameters import Argument, Option
 from natsctl.cli.framework.session import Session
@@ -131,12 +115,10 @@ def info(
         )
 
 
+@flagged(PLACE)
 def cat(
     path: Source,
-    subject: Subjects = None,
-    since: Since = None,
-    until: Until = None,
-    seq: Sequences = "",
+    given: Given,
     count: Annotated[int, Option("--count", metavar="N", help="at most N", min=0)] = 0,
     raw: Raw = False,
     json: Json = False,
@@ -145,7 +127,7 @@ def cat(
     from natsctl.client.backup.archives import read_messages
     from natsctl.client.backup.reader import open_backup
 
-    pick = read_selection(subject, since, until, seq)
+    pick = selection_of(given)
     left = count or -1
     with open_backup(path) as backup:
         for messages in read_messages(backup):
@@ -280,24 +262,13 @@ ObfuscationKey = Annotated[
 ]
 
 
+@flagged((*PLACE, *CONTENT, *BOUNDS))
 def edit(
     session: Session,
+    given: Given,
     path: Source,
     target: Annotated[Path, Argument(metavar="TARGET", help="directory, or a file such as ORDERS.tgz")],
     name: Annotated[str, Option("--name", metavar="STREAM", help="another name")] = "",
-    subject: Subjects = None,
-    exclude_subject: ExcludeSubjects = None,
-    since: Since = None,
-    until: Until = None,
-    after: After = None,
-    before: Before = None,
-    seq: Sequences = "",
-    first_seq: FirstSeq = None,
-    last_seq: LastSeq = None,
-    header: Headers = None,
-    exclude_header: ExcludeHeaders = None,
-    payload_match: Payloads = None,
-    exclude_payload_match: ExcludePayloads = None,
     last_per_subject: LastPerSubject = None,
     kv_compact: KvCompact = False,
     renumber: Renumber = False,
@@ -321,18 +292,7 @@ def edit(
     _check_edit(archive, last_per_subject, kv_compact)
     if obfuscation_key is not None and not obfuscate:
         raise UsageError("--obfuscation-key is for --obfuscate")
-    pick = narrow_selection(
-        read_selection(subject, since, until, seq),
-        after=after,
-        before=before,
-        first_seq=first_seq,
-        last_seq=last_seq,
-        exclude_subjects=exclude_subject,
-        headers=header,
-        exclude_headers=exclude_header,
-        payloads=payload_match,
-        exclude_payloads=exclude_payload_match,
-    )
+    pick = selection_of(given)
     wanted = Edit(
         name, pick, last_per_subject or 0, kv_compact, renumber, archive, consumers, obfuscate, obfuscation_key
     )

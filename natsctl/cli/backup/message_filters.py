@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Final
 
 from natsctl.api.errors import UsageError
 from natsctl.api.subjects import is_valid_subject
-from natsctl.cli.framework.flags import read_moment
-from natsctl.cli.framework.parameters import Option
+from natsctl.cli.framework.flags import WHOLE, Flag, FlagKind, Given, read_moment
 
 if TYPE_CHECKING:
     from natsctl.client.backup.selection import MessageSelection
@@ -17,143 +15,44 @@ if TYPE_CHECKING:
 
 _END: Final = 1 << 63
 """A time in ns after any message."""
-Subjects = Annotated[
-    list[str] | None,
-    Option("--subject", metavar="SUBJECT", help="only messages on this subject; may have wildcards"),
-]
-Since = Annotated[
-    str | None,
-    Option(
-        "--since",
-        metavar="TIME",
-        help="only messages stored at this time or later, or this long ago",
-    ),
-]
-Until = Annotated[
-    str | None,
-    Option(
-        "--until",
-        metavar="TIME",
-        help="only messages stored at this time or earlier, or this long ago",
-    ),
-]
-Sequences = Annotated[
-    str,
-    Option("--seq", metavar="N|FROM-TO", help="only messages with this sequence, or in this range"),
-]
-ExcludeSubjects = Annotated[
-    list[str] | None,
-    Option("--exclude-subject", metavar="SUBJECT", help="not on this subject"),
-]
-After = Annotated[str | None, Option("--after", metavar="TIME", help="the same as --since")]
-Before = Annotated[
-    str | None,
-    Option("--before", metavar="TIME", help="stored before this time, or before so long ago"),
-]
-FirstSeq = Annotated[int | None, Option("--first-seq", metavar="N", help="with this sequence or a higher one")]
-LastSeq = Annotated[int | None, Option("--last-seq", metavar="N", help="with this sequence or a lower one")]
-Headers = Annotated[
-    list[str] | None,
-    Option("--header", metavar="NAME[:VALUE]", help="with this header"),
-]
-ExcludeHeaders = Annotated[list[str] | None, Option("--exclude-header", metavar="NAME", help="without this header")]
-Payloads = Annotated[
-    list[str] | None,
-    Option("--payload-match", metavar="REGEX", help="with a matching payload"),
-]
-ExcludePayloads = Annotated[
-    list[str] | None,
-    Option("--exclude-payload-match", metavar="REGEX", help="without a matching payload"),
-]
 
 
-def read_selection(subjects: list[str] | None, since: str | None, until: str | None, seq: str) -> MessageSelection:
-    from natsctl.client.backup.selection import MessageSelection
-
-    first, last = _sequences(seq)
-    return MessageSelection(
-        tuple(_subject("--subject", text) for text in subjects or ()),
-        _moment("--since", since),
-        _moment("--until", until),
-        first,
-        last,
-    )
+def _position(text: str) -> int:
+    number: int = WHOLE.read(text)
+    if number < 1:
+        raise ValueError(f"expected 1 or more, not {number}")
+    return number
 
 
-def narrow_selection(
-    pick: MessageSelection,
-    *,
-    after: str | None,
-    before: str | None,
-    first_seq: int | None,
-    last_seq: int | None,
-    exclude_subjects: list[str] | None,
-    headers: list[str] | None,
-    exclude_headers: list[str] | None,
-    payloads: list[str] | None,
-    exclude_payloads: list[str] | None,
-) -> MessageSelection:
-    """Return the selection, narrowed by the flags of the `nats` tool. Raises UsageError."""
-    since_ns = max(pick.since_ns, _moment("--after", after))
-    until_ns = min(pick.until_ns or _END, _moment("--before", before) - 1 if before else _END)
-    first, last = max(pick.first_seq, _sequence("--first-seq", first_seq)), pick.last_seq
-    if last_seq is not None:
-        last = min(last or last_seq, _sequence("--last-seq", last_seq))
-    if since_ns > until_ns:
-        raise UsageError("--after: must be earlier than --before")
-    if last and first > last:
-        raise UsageError(f"--first-seq: {first} is after --last-seq {last}")
-    return replace(
-        pick,
-        since_ns=since_ns,
-        until_ns=0 if until_ns == _END else until_ns,
-        first_seq=first,
-        last_seq=last,
-        exclude_subjects=tuple(_subject("--exclude-subject", text) for text in exclude_subjects or ()),
-        headers=tuple(_header(text) for text in headers or ()),
-        exclude_headers=tuple(_header_name("--exclude-header", text) for text in exclude_headers or ()),
-        payloads=tuple(_pattern("--payload-match", text) for text in payloads or ()),
-        exclude_payloads=tuple(_pattern("--exclude-payload-match", text) for text in exclude_payloads or ()),
-    )
-
-
-def _sequence(flag: str, number: int | None) -> int:
-    if number is not None and number < 1:
-        raise UsageError(f"{flag}: expected 1 or more, not {number}")
-    return number or 0
-
-
-def _subject(flag: str, text: str) -> str:
+def _subject(text: str) -> str:
     if not is_valid_subject(text):
-        raise UsageError(f"{flag}: invalid subject {text!r}")
+        raise ValueError(f"invalid subject {text!r}")
     return text
 
 
 def _header(text: str) -> tuple[str, str | None]:
     name, colon, value = text.partition(":")
-    return _header_name("--header", name), value.strip() if colon else None
+    return _header_name(name), value.strip() if colon else None
 
 
-def _header_name(flag: str, name: str) -> str:
+def _header_name(name: str) -> str:
     if not name or any(char in ": \t\r\n" for char in name):
-        raise UsageError(f"{flag}: invalid header name {name!r}")
+        raise ValueError(f"invalid header name {name!r}")
     return name
 
 
-def _pattern(flag: str, text: str) -> re.Pattern[str]:
+def _pattern(text: str) -> re.Pattern[str]:
     try:
         return re.compile(text)
     except re.error as error:
-        raise UsageError(f"{flag}: invalid payload expression {text!r}: {error}") from error
+        raise ValueError(f"invalid payload expression {text!r}: {error}") from error
 
 
-def _moment(flag: str, text: str | None) -> int:
-    if not text:
-        return 0
+def _moment(text: str) -> int:
     try:
-        return read_moment(text, back=True)
+        return read_moment(text, back=True) if text else 0
     except ValueError as error:
-        raise UsageError(f"{flag}: invalid time {text!r}: {error}") from error
+        raise ValueError(f"invalid time {text!r}: {error}") from error
 
 
 def _sequences(text: str) -> tuple[int, int]:
@@ -161,10 +60,65 @@ def _sequences(text: str) -> tuple[int, int]:
     first, dash, last = text.replace("..", "-").partition("-")
     parts = [part.strip() for part in (first, last)]
     if any(part and not part.isdecimal() for part in parts) or (text and not any(parts)):
-        raise UsageError(f"--seq: expected N, FROM-TO, FROM- or -TO, not {text!r}")
+        raise ValueError(f"expected N, FROM-TO, FROM- or -TO, not {text!r}")
     low, high = (int(part or 0) for part in parts)
     if not dash:
         return low, low
     if high and low > high:
-        raise UsageError(f"--seq: {low} is after {high}")
+        raise ValueError(f"{low} is after {high}")
     return low, high
+
+
+_SUBJECT: Final = FlagKind("SUBJECT", _subject, repeated=True, gather=tuple)
+_TIME: Final = FlagKind("TIME", _moment)
+_POSITION: Final = FlagKind("N", _position)
+_REGEX: Final = FlagKind("REGEX", _pattern, repeated=True, gather=tuple)
+PLACE: Final = (
+    Flag("--subject", _SUBJECT, "subjects", "only messages on this subject; may have wildcards"),
+    Flag("--since", _TIME, "since_ns", "only messages stored at this time or later, or this long ago"),
+    Flag("--until", _TIME, "until_ns", "only messages stored at this time or earlier, or this long ago"),
+    Flag("--seq", FlagKind("N|FROM-TO", _sequences), "seq", "only messages with this sequence, or in this range"),
+)
+"""Flags about subjects, times and sequences."""
+CONTENT: Final = (
+    Flag("--exclude-subject", _SUBJECT, "exclude_subjects", "not on this subject"),
+    Flag("--header", FlagKind("NAME[:VALUE]", _header, repeated=True, gather=tuple), "headers", "with this header"),
+    Flag(
+        "--exclude-header",
+        FlagKind("NAME", _header_name, repeated=True, gather=tuple),
+        "exclude_headers",
+        "without this header",
+    ),
+    Flag("--payload-match", _REGEX, "payloads", "with a matching payload"),
+    Flag("--exclude-payload-match", _REGEX, "exclude_payloads", "without a matching payload"),
+)
+BOUNDS: Final = (
+    Flag("--after", _TIME, "after", "the same as --since"),
+    Flag("--before", _TIME, "before", "stored before this time, or before so long ago"),
+    Flag("--first-seq", _POSITION, "first_seq", "with this sequence or a higher one"),
+    Flag("--last-seq", _POSITION, "last_seq", "with this sequence or a lower one"),
+)
+"""Further flags of the nats tool about times and sequences."""
+
+
+def selection_of(given: Given) -> MessageSelection:
+    """Return the messages that the flags select. Raises UsageError for bounds in the wrong order."""
+    from natsctl.client.backup.selection import MessageSelection
+
+    low, high = given.get("--seq", (0, 0))
+    since_ns = max(given.get("--since", 0), given.get("--after", 0))
+    before_ns = given["--before"] - 1 if given.get("--before") else _END
+    until_ns = min(given.get("--until") or _END, before_ns)
+    first, last = max(low, given.get("--first-seq", 0)), min(high or _END, given.get("--last-seq", _END))
+    if since_ns > until_ns:
+        raise UsageError("--after: must be earlier than --before")
+    if first > last:
+        raise UsageError(f"--first-seq: {first} is after --last-seq {last}")
+    return MessageSelection(
+        since_ns=since_ns,
+        until_ns=0 if until_ns == _END else until_ns,
+        first_seq=first,
+        last_seq=0 if last == _END else last,
+        subjects=given.get("--subject", ()),
+        **{str(flag.to): given[flag.name] for flag in CONTENT if flag.name in given},
+    )

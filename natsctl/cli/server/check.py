@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -217,7 +218,8 @@ class CheckResult(msgspec.Struct):
     ok: list[str] = []
 
 
-Work = Callable[["Manager", "MonitoringCheck", dict[str, Any]], Awaitable[None]]
+Work = Callable[..., Awaitable[None]]
+"""A check: its arguments are the manager, the result, and `limits`."""
 
 
 def run_check(session: Session, given: Given, json: bool, check: MonitoringCheck, work: Work) -> None:
@@ -225,7 +227,7 @@ def run_check(session: Session, given: Given, json: bool, check: MonitoringCheck
     session.waits = False  # a monitoring system wants the state as it is, in time
     limits = limits_of(given, check.suite)
     try:
-        session.run(lambda manager: work(manager, check, limits))
+        session.run(lambda manager: work(manager, check, limits=limits))
         session.received.check()
     except UsageError:
         raise
@@ -311,14 +313,8 @@ def stream(session: Session, given: Given, stream: Stream, json: Json = False) -
 
     Thresholds may also be set in the stream's metadata, as io.nats.monitor.msgs-warn and so on.
     """
-    read = readers(STREAM)
-    run_check(
-        session,
-        given,
-        json,
-        MonitoringCheck("stream", stream),
-        lambda manager, check, limits: check_stream(manager, check, limits, read),
-    )
+    work = partial(check_stream, readers=readers(STREAM))
+    run_check(session, given, json, MonitoringCheck("stream", stream), work)
 
 
 @flagged((*CONSUMER, *OUT))
@@ -333,22 +329,15 @@ def consumer(
 
     Thresholds may also be set in the consumer's metadata, as io.nats.monitor.waiting-critical and so on.
     """
-    read = readers(CONSUMER)
-    check = MonitoringCheck("consumer", f"{stream}_{consumer}")
-    run_check(
-        session,
-        given,
-        json,
-        check,
-        lambda manager, check, limits: check_consumer(manager, check, stream, consumer, limits, read),
-    )
+    work = partial(check_consumer, stream=stream, consumer=consumer, readers=readers(CONSUMER))
+    run_check(session, given, json, MonitoringCheck("consumer", f"{stream}_{consumer}"), work)
 
 
 @flagged((*MESSAGE, *OUT))
 def message(session: Session, given: Given, stream: Stream, json: Json = False) -> None:
     """Check the newest message of a stream or of a subject: its age and body."""
-    check = MonitoringCheck("message", "Stream Message")
-    run_check(session, given, json, check, lambda manager, check, limits: check_message(manager, check, stream, limits))
+    work = partial(check_message, stream=stream)
+    run_check(session, given, json, MonitoringCheck("message", "Stream Message"), work)
 
 
 @flagged((*JETSTREAM, *OUT))
@@ -365,8 +354,7 @@ def kv(
     json: Json = False,
 ) -> None:
     """Check a key-value bucket: that it exists, the number of its values, a key."""
-    check = MonitoringCheck("kv", bucket)
-    run_check(session, given, json, check, lambda manager, check, limits: check_kv(manager, check, bucket, limits))
+    run_check(session, given, json, MonitoringCheck("kv", bucket), partial(check_kv, bucket=bucket))
 
 
 @flagged((*CONNECTION, *OUT))
@@ -374,13 +362,11 @@ def connection(session: Session, given: Given, json: Json = False) -> None:
     """Check that the server accepts connections, and how quickly it answers."""
     _import_client()
     begin_s = time.perf_counter()
-    run_check(
-        session,
-        given,
-        json,
-        MonitoringCheck("connections", "Connection"),
-        lambda manager, check, limits: check_connection(manager, check, time.perf_counter() - begin_s, limits),
-    )
+
+    async def work(manager: Manager, check: MonitoringCheck, limits: dict[str, Any]) -> None:
+        await check_connection(manager, check, time.perf_counter() - begin_s, limits)
+
+    run_check(session, given, json, MonitoringCheck("connections", "Connection"), work)
 
 
 @flagged((*SERVER, *OUT))
@@ -398,13 +384,7 @@ def meta(
 ) -> None:
     """Check the meta group of a JetStream cluster."""
     check = MonitoringCheck("meta", "JetStream Meta Cluster")
-    run_check(
-        session,
-        given,
-        json,
-        check,
-        lambda manager, check, limits: check_meta(manager, check, {**limits, "expect": expect}),
-    )
+    run_check(session, {**given, "--expect": expect}, json, check, check_meta)
 
 
 @flagged((*REQUEST, *OUT))

@@ -12,28 +12,16 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import aclosing
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 from natsctl.api import headers
 from natsctl.api.errors import NothingReceivedError, UsageError
 from natsctl.api.model import Model
 from natsctl.api.times import format_time
 from natsctl.api.units import plural
-from natsctl.cli.backup.message_filters import (
-    ExcludeHeaders,
-    ExcludePayloads,
-    ExcludeSubjects,
-    Headers,
-    Payloads,
-    Sequences,
-    Since,
-    Subjects,
-    Until,
-    narrow_selection,
-    read_selection,
-)
+from natsctl.cli.backup.message_filters import CONTENT, PLACE, selection_of
 from natsctl.cli.framework import output
-from natsctl.cli.framework.flags import Json, StreamName
+from natsctl.cli.framework.flags import Given, Json, StreamName, flagged
 from natsctl.cli.framework.parameters import Argument, ExitError, Option
 from natsctl.cli.framework.resolve import pick_stream, suggesting
 from natsctl.cli.framework.session import Session
@@ -106,37 +94,10 @@ def _text(raw: bytes) -> str:
     return raw.decode("utf-8", "replace")
 
 
-class SearchFilters(NamedTuple):
-    """Flags that select messages by subject and content: a bundle for commands."""
-
-    subject: Subjects = None
-    exclude_subject: ExcludeSubjects = None
-    header: Headers = None
-    exclude_header: ExcludeHeaders = None
-    payload_match: Payloads = None
-    exclude_payload_match: ExcludePayloads = None
-    since: Since = None
-    until: Until = None
-    seq: Sequences = ""
-
-    def selection(self) -> MessageSelection:
-        return narrow_selection(
-            read_selection(self.subject, self.since, self.until, self.seq),
-            after=None,
-            before=None,
-            first_seq=None,
-            last_seq=None,
-            exclude_subjects=self.exclude_subject,
-            headers=self.header,
-            exclude_headers=self.exclude_header,
-            payloads=self.payload_match,
-            exclude_payloads=self.exclude_payload_match,
-        )
-
-
+@flagged((*PLACE, *CONTENT))
 def search(
     session: Session,
-    filters: SearchFilters,
+    given: Given,
     stream: StreamName = None,
     pattern: Annotated[str, Argument(metavar="PATTERN", help="regular expression to find in bodies")] = "",
     fixed: Annotated[bool, Option("--fixed-strings", "-F", help="PATTERN is plain text")] = False,
@@ -156,7 +117,7 @@ def search(
     An expression is about subject, seq, time, size, headers, data, and json, the body as JSON. Nothing is removed or
     acknowledged. Without a match the exit status is 7.
     """
-    pick = filters.selection()
+    pick = selection_of(given)
     if pattern:
         pick = replace(pick, payloads=(*pick.payloads, _pattern(pattern, fixed, ignore_case)))
     elif fixed or ignore_case:
