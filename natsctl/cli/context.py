@@ -15,6 +15,7 @@ from natsctl.api.model import Duration, Model
 from natsctl.cli.framework import output
 from natsctl.cli.framework.consent import confirmed
 from natsctl.cli.framework.flags import Force, IfNotExists, Json, MissingOk
+from natsctl.cli.framework.globals import CONTEXT_KEYS
 from natsctl.cli.framework.parameters import Argument, ExitError, Option
 from natsctl.cli.framework.session import Session
 from natsctl.cli.framework.verbs import Verb
@@ -340,32 +341,16 @@ def _said(session: Session, description: str | None, nsc: str | None, before: Do
     return said if description is None else {**said, "description": description}
 
 
-_FLAGS = {
-    "server": "url",
-    "js_domain": "jetstream_domain",
-    "js_api_prefix": "jetstream_api_prefix",
-    "js_event_prefix": "jetstream_event_prefix",
-    "tlscert": "cert",
-    "tlskey": "key",
-    "tlsca": "ca",
-    "tlsfirst": "tls_first",
-    "jwt": "user_jwt",
-    "seed": "user_seed",
-    "colors": "color_scheme",
-}
-"""Keys by flag, if their names differ."""
-
-
 def _unset(words: Sequence[str] | None) -> Document:
     """Return the keys to unset, with the empty values that the `nats` tool writes for them."""
     taken: Document = {}
     for word in [one for text in words or () for one in text.replace(",", " ").split()]:
         key = word.lstrip("-").replace("-", "_")
-        key = _FLAGS.get(key, key)
+        key = CONTEXT_KEYS.get(key, key)
         if key not in EMPTY:
             from natsctl.cli.framework.resolve import did_you_mean
 
-            raise UsageError(f"--unset {word}: no such key", hint=did_you_mean(key, [*EMPTY, *_FLAGS]))
+            raise UsageError(f"--unset {word}: no such key", hint=did_you_mean(key, [*EMPTY, *CONTEXT_KEYS]))
         taken[key] = EMPTY[key]
     return taken
 

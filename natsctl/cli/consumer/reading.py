@@ -161,6 +161,8 @@ def _read(
     asked: ReadFlags,
     show: DeliveryPrinter,
 ) -> None:
+    from natsctl.client.messaging.consumers import take
+
     answer = asked.answer
     where = pick_stream(session, stream)
     name = pick_consumer(session, where, consumer)
@@ -172,31 +174,13 @@ def _read(
     answer.check(config)
     if session.dry_run:
         preview_read(session, where, name, wanted, answer)
-    got = session.run(lambda manager: _take(manager, where, name, wanted, config, answer, show))
-    if not got and asked.fail_empty:
+
+    async def read(manager: Manager) -> int:
+        async with aclosing(take(manager, where, name, wanted, config)) as messages:
+            return await _show(manager, messages, 0, None, answer, show)
+
+    if not session.run(read) and asked.fail_empty:
         raise NothingReceivedError(f"no message received from Consumer {where} > {name}")
-
-
-async def _take(
-    manager: Manager,
-    stream: str,
-    consumer: str,
-    wanted: PullOptions,
-    config: Mapping[str, Any],
-    answer: Acknowledgment,
-    show: DeliveryPrinter,
-) -> int:
-    """Show and answer messages as they arrive, and return their number."""
-    from natsctl.cli.messaging.bodies import received
-    from natsctl.client.messaging.consumers import take
-
-    got = 0
-    async with aclosing(take(manager, stream, consumer, wanted, config)) as messages:
-        async for message in messages:
-            got += 1
-            show.message(received(message))
-            show.reply(await answer.send(manager, message))
-    return got
 
 
 def preview_read(session: Session, stream: str, consumer: str, wanted: PullOptions, answer: Acknowledgment) -> None:
@@ -440,8 +424,10 @@ async def _show(
     while not count or got < count:
         try:
             async with asyncio.timeout(idle_s):
-                message = await anext(messages)
+                message = await anext(messages, None)
         except TimeoutError:
+            break
+        if message is None:
             break
         got += 1
         show.message(received(message))

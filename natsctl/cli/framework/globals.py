@@ -28,6 +28,20 @@ class GlobalFlag(NamedTuple):
         return self.names.split(", ")
 
 
+CONTEXT_KEYS = {
+    "server": "url",
+    "js_domain": "jetstream_domain",
+    "js_api_prefix": "jetstream_api_prefix",
+    "js_event_prefix": "jetstream_event_prefix",
+    "tlscert": "cert",
+    "tlskey": "key",
+    "tlsca": "ca",
+    "tlsfirst": "tls_first",
+    "jwt": "user_jwt",
+    "seed": "user_seed",
+    "colors": "color_scheme",
+}
+"""Keys of contexts by option, if their names differ."""
 COLOURS = ("rounded", "double", "yellow", "blue", "cyan", "green", "magenta", "red")
 
 
@@ -109,28 +123,9 @@ class GlobalOptions:
         """Return the server and the login that the flags name."""
         from natsctl.client.settings import Settings
 
-        return Settings(
-            url=self.server or "",
-            user=self.user or "",
-            password=self.password or "",
-            token=self.token or "",
-            creds=self.creds or "",
-            nkey=self.nkey or "",
-            user_jwt=self.jwt or "",
-            user_seed=self.seed or "",
-            cert=self.tlscert or "",
-            key=self.tlskey or "",
-            ca=self.tlsca or "",
-            tls_first=self.tlsfirst,
-            tls_insecure=self.tls_insecure,
-            socks_proxy=self.socks_proxy or "",
-            jetstream_domain=self.js_domain or "",
-            jetstream_api_prefix=self.js_api_prefix or "",
-            jetstream_event_prefix=self.js_event_prefix or "",
-            inbox_prefix=self.inbox_prefix or "",
-            color_scheme=self.colors or "",
-            timeout_s=self.timeout,
-        )
+        keys = {**CONTEXT_KEYS, "timeout": "timeout_s"}
+        values = {keys.get(name, name): value for name, value in vars(self).items() if value is not None}
+        return Settings(**{name: value for name, value in values.items() if name in Settings._fields})
 
 
 GLOBAL_FLAGS = tuple(
