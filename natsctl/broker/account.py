@@ -20,6 +20,7 @@ from natsctl.broker.deferred_work import MANY_SUBS, SUBS_STEP
 from natsctl.broker.imports.account_config import AccountConfig, SubjectMap
 from natsctl.broker.imports.mappings import Mapping, Mappings
 from natsctl.broker.ordered_jobs import begun
+from natsctl.broker.postponed import PostponedMessages
 from natsctl.broker.routes import NO_ROUTE, Recipient, Route, Routes
 from natsctl.broker.subscription import (
     COPY_LIMIT,
@@ -122,6 +123,7 @@ class Account:
         "listeners",
         "mappings",
         "name",
+        "postponed",
         "routes",
         "sessions",
         "slow_consumers",
@@ -131,7 +133,7 @@ class Account:
     def __init__(self, broker: Broker, name: str, imports: Callable[[Account], AccountImports]) -> None:
         self.name = name
         self.config = AccountConfig(name)
-        self.routes = Routes()
+        self.routes = Routes(broker.wide_routes)
         self.sessions: set[Session] = set()
         self.gone = Traffic()
         """Traffic of connections that have ended."""
@@ -139,6 +141,7 @@ class Account:
         self.broker = broker
         self._rng = broker.rng
         self._exact = self.routes.exact
+        self.postponed = PostponedMessages(self)
         self._watches = Watches()
         self.listeners: list[LocalInterest] = []
         self.sources: list[InterestSource] = []
@@ -168,6 +171,10 @@ class Account:
     def mapped(self, subject: bytes) -> bytes:
         """Return the destination of a client's message on `subject`."""
         return self.mappings.apply(subject) if self.mappings is not None else subject
+
+    def destinations(self, subject: bytes) -> list[bytes]:
+        """Return the subjects that `mapped` may return."""
+        return self.mappings.destinations(subject) if self.mappings is not None else [subject]
 
     def mapping_sources(self) -> list[bytes]:
         """Return the subjects that are mapped: messages on them have a destination."""
@@ -248,7 +255,13 @@ class Account:
     def publish(
         self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None = None
     ) -> int:
-        """Deliver one message and return the number of recipients."""
+        """Deliver one message and return the number of recipients; of a postponed one it is 1."""
+        if (
+            origin is None
+            and (self.routes.wide or self.postponed.any)
+            and self.postponed.add_unless_routed(subject, subject, reply, header, payload)
+        ):
+            return 1
         route = self._exact.get(subject) or self.routes.find(subject)
         if route[0] or route[1]:
             return self._deliver(route, subject, subject, reply, header, payload, origin)
@@ -321,10 +334,20 @@ class Account:
 
         `queues` are the queue groups that another server chose, None for every group.
         """
+        if (
+            origin is None
+            and (self.routes.wide or self.postponed.any)
+            and self.postponed.add_unless_routed(to, subject, reply, header, payload)
+        ):
+            return 1
         route = self._exact.get(to) or self.routes.find(to)
         if queues is not None and route[1]:
             route = (route[0], tuple(members for members in route[1] if members[0][1].queue in queues), route[2])
         return self._deliver(route, to, subject, reply, header, payload, origin)
+
+    def deliver_now(self, to: bytes, subject: bytes, reply: bytes, header: bytes, payload: bytes) -> None:
+        """Deliver a message that was postponed."""
+        self._deliver(self._exact.get(to) or self.routes.find(to), to, subject, reply, header, payload, None)
 
     def send_all(self, to: bytes, messages: Sequence[Delivery]) -> int:
         """Deliver messages in order to the recipients of `to`, up to the first without recipients; return the number
@@ -332,6 +355,10 @@ class Account:
 
         The route is looked up once if it is one client's, as in JetStream deliveries.
         """
+        if self._may_postpone(to):
+            for message in messages:
+                self.deliver(to, *message)
+            return len(messages)
         clients, queues, handlers = self._exact.get(to) or self.routes.find(to)
         if len(clients) == 1 and not (queues or handlers or clients[0][1].max):
             session, sub, _ = clients[0]
@@ -345,8 +372,16 @@ class Account:
                 return done
         return len(messages)
 
+    def _may_postpone(self, to: bytes) -> bool:
+        """Return whether a message of the server for `to` may have to wait for its route."""
+        return self.postponed.any or (self.routes.wide and not self.routes.is_known(to))
+
     def answer_all(self, answers: Sequence[Answer]) -> None:
         """Deliver answers in order; a run of them for one client goes out together."""
+        if (self.routes.wide or self.postponed.any) and any(self._may_postpone(subject) for subject, _ in answers):
+            for subject, payload in answers:
+                self.publish(subject, b"", b"", payload)
+            return
         exact, routes = self._exact, self.routes
         start, current, shared, size, before = 0, NO_ROUTE, b"", 0, b""
         for index, (subject, _) in enumerate(answers):
@@ -385,6 +420,10 @@ class Account:
             if not reply:
                 start += 1
                 continue
+            if self._may_postpone(reply):
+                entries = run.part(start, count).entries(first_seq + start)
+                self.answer_all([(to, b"%b%d}" % (opening, seq)) for seq, _, to in entries if to])
+                return
             route = self._exact.get(reply) or self.routes.find(reply)
             size = self.routes.shared_size(reply, route)
             end = run.same_inbox(start + 1, reply[:size]) if size else run.same_reply(start)
@@ -421,6 +460,10 @@ class Account:
             sub.guard.handler(subject, reply, header, payload, None)
         else:
             self._deliver((((sub.session, sub, b""),), (), ()), subject, subject, reply, header, payload, None)
+
+    def may_have_interest(self, subject: bytes) -> bool:
+        """Return whether a message on `subject` has a receiver, or that is unknown and may take long to find out."""
+        return self._may_postpone(subject) or self.has_interest(subject)
 
     def has_interest(self, subject: bytes, queue: bytes | None = None) -> bool:
         """Return whether a message on `subject` has a receiver; with `queue`, whether that group has a member.

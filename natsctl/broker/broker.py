@@ -35,6 +35,7 @@ from natsctl.broker.timers import NEVER_NS
 if TYPE_CHECKING:
     from natsctl.broker.jwt.callout_requests import Callouts
     from natsctl.broker.leaf.link import LeafLink
+    from natsctl.broker.routes import Routes
 
 USER_INFO_SUBJECT: Final = b"$SYS.REQ.USER.INFO"
 
@@ -156,6 +157,7 @@ class Broker:
         "system_account",
         "total_connections",
         "unfinished",
+        "wide_routes",
     )  # fmt: skip
 
     def __init__(
@@ -186,6 +188,8 @@ class Broker:
         """Subscriptions of closed sessions that are still to be removed (deferred_work.py)."""
         self.jobs = OrderedJobs(self.long_work)
         """Changes of accounts, and work that has to wait for them."""
+        self.wide_routes: set[Routes] = set()
+        """The tables of accounts through which a walk may be long."""
         self._event_seq = 0
         self._last_cid = 3  # nats-server uses small ids for its own internal clients
         self.accounts: dict[str, Account] = {}
@@ -315,6 +319,7 @@ class Broker:
             self._set_config(account, AccountConfig(account.name))
             self._changed[account] = None
             del self.accounts[account.name], self._imports[account.name]
+            self.wide_routes.discard(account.routes)
         then()
         self._notify_followers()
         yield 1

@@ -64,11 +64,13 @@ class Routes:
     """The routing table of one account."""
 
     __slots__ = (
-        "_by_ack_prefix", "_by_nodes", "_by_prefix", "_by_stem", "_cost", "_leaving", "_walks", "_wild_tokens", "exact",
-        "subs", "walks", "wide",
+        "_all_wide", "_by_ack_prefix", "_by_nodes", "_by_prefix", "_by_stem", "_cost", "_leaving", "_walks",
+        "_wild_tokens", "exact", "subs", "walks", "wide",
     )  # fmt: skip
 
-    def __init__(self) -> None:
+    def __init__(self, all_wide: set[Routes] | None = None) -> None:
+        """Create an empty table; it is in `all_wide` while a walk through it may be long."""
+        self._all_wide = all_wide if all_wide is not None else set()
         self.subs: SubjectIndex[Subscription] = SubjectIndex()
         self.exact: dict[bytes, Route] = {}
         self._by_prefix: dict[bytes, Route] = {}
@@ -115,7 +117,10 @@ class Routes:
 
     def _count_tokens(self, change: int) -> None:
         self._wild_tokens += change
-        self.wide = self._wild_tokens > WIDE_TOKENS
+        wide = self._wild_tokens > WIDE_TOKENS
+        if wide is not self.wide:
+            self.wide = wide
+            (self._all_wide.add if wide else self._all_wide.discard)(self)
 
     def begin_leaving(self) -> None:
         """Stop routing to the subscriptions of a closed session; they are removed later."""
@@ -208,6 +213,10 @@ class Routes:
             del self._walks[next(iter(self._walks))]
         self._walks[subject] = walk
         return False
+
+    def handlers_of(self, subject: bytes) -> tuple[Subscription, ...]:
+        """Return the handlers that take `subject`, apart from members of groups."""
+        return (self.exact.get(subject) or self.find(subject))[2]
 
     def subscriptions_of(self, subject: bytes) -> list[Subscription]:
         """Return every subscription that takes `subject`, all members of groups included."""

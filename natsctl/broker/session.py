@@ -142,6 +142,8 @@ def withdraw_subscription(session: Session, subject: bytes, queue: bytes, sid: b
     session.broker.log_info(f"Removed sub {quoted(subject)}{group} (sid {quoted(sid)}) for {claim} - not authorized")
 
 
+MAX_WAYS: Final = 1024
+"""Routes that one message is followed to: services may lead to each other in a circle."""
 SPENT: Final = Parser()
 """The parser of every session that has ended: it is never fed."""
 RESERVED_REPLIES: Final = (b"_R_.", b"$JS.ACK.", b"_GR_.", b"$GR.")
@@ -444,6 +446,9 @@ class Session:
         if self.incomplete is not None and not self._complete(rest, until):
             return
         while (op := next(rest, None)) is not None:
+            if wide and self.account.postponed.are_many:
+                defer(self, iter([op, *rest]))
+                break
             if op[0] != PUB and (op[0] != HPUB or not self.headers):
                 if op[0] == RUN:
                     left = op[1].ops() if careful or self.verbose else publish_run(self, op[1])
@@ -496,7 +501,7 @@ class Session:
         """Return how to publish, the mappings, whether to check each message, and whether its walk may be long."""
         account = self.account
         careful = self.pedantic or not self.headers or self.permit is not None
-        return account.publish, account.mappings, careful, account.routes.wide
+        return account.publish, account.mappings, careful, bool(self.broker.wide_routes)
 
     def _carry_out_other(self, op: Op, rest: Iterator[Op], until_ns: int, *, look: bool) -> bool:
         """Carry out an operation other than a publish; return False if the `rest` is deferred or dropped.
@@ -531,13 +536,27 @@ class Session:
         return True
 
     def _is_routed(self, to: bytes, reply: bytes, until_ns: int) -> bool:
-        """Return whether the routes of a message and of its answer are known; look for them while the slice lasts."""
-        routes, clock = self.account.routes, self.broker.clock
+        """Return whether the routes of a message and of its answer are known, in other accounts too.
+
+        Look for them while the slice lasts.
+        """
+        own, clock = self.account.routes, self.broker.clock
 
         def go_on() -> bool:
             return clock.monotonic_ns() <= until_ns
 
-        return routes.walked(to, go_on) and (not reply or routes.walked(reply, go_on))
+        waiting = [(own, reply), (own, to)] if reply else [(own, to)]
+        known = set(waiting)
+        while waiting:
+            routes, subject = waiting.pop()
+            if not routes.walked(subject, go_on):
+                return False
+            for sub in routes.handlers_of(subject):
+                further = [way for way in sub.onward(subject) if way not in known]
+                if further and len(known) < MAX_WAYS:
+                    known.update(further)
+                    waiting += further
+        return True
 
     def _fail(self, fault: ProtocolViolationError) -> None:
         self.unread += fault.unread

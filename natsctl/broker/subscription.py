@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from natsctl.broker.auth.permissions import SessionPermissions
     from natsctl.broker.imports.account_imports import ImportProxy
     from natsctl.broker.message_trace import MessageTrace
+    from natsctl.broker.routes import Routes
     from natsctl.broker.session import Session
     from natsctl.wire.publish_run import PublishRun
 
@@ -122,6 +123,10 @@ class Subscription:
     def behind(self) -> Subscription:
         """Return the final subscription of messages: the one that this represents, or itself."""
         return self.client or self
+
+    def onward(self, to: bytes) -> Sequence[tuple[Routes, bytes]]:
+        """Return the tables and subjects of the routes that a message to `to` needs after this handler has it."""
+        return ()
 
     leaves: ClassVar[bool] = False
     """Whether it passes messages on to another server."""

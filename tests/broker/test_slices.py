@@ -25,8 +25,14 @@ from natsctl.broker.deferred_work import (
     receive_pieces,
     resume_work,
 )
-from natsctl.broker.imports.account_config import AccountConfig, StreamExport, StreamImport
-from natsctl.broker.imports.account_imports import PROXIES_STEP
+from natsctl.broker.imports.account_config import (
+    AccountConfig,
+    ServiceExport,
+    ServiceImport,
+    StreamExport,
+    StreamImport,
+)
+from natsctl.broker.imports.account_imports import PROXIES_STEP, REPLIES_STEP
 from natsctl.broker.leaf.handshake import LeafOptions
 from natsctl.broker.leaf.leaf_nodes import LeafLinks
 from natsctl.broker.publishing import one_by_one
@@ -478,3 +484,122 @@ def test_walking_in_steps_finds_what_walking_at_once_does() -> None:
                 break
             steps += 1
     assert steps
+
+
+def long_patterns(session: Session, harness: Broker, prefix: bytes) -> bytes:
+    """Subscribe to patterns that make a walk long; return the beginning of a subject that takes it."""
+    rest = [b"a"] * 400
+    patterns = [b".".join([prefix, *rest[:place], b"*", *rest[place + 1 :]]) for place in range(100)]
+    session.receive(b"".join(b"SUB %b p%d\r\n" % (pattern, place) for place, pattern in enumerate(patterns)))
+    finish(harness)
+    return b".".join([prefix, *rest[1:], b""])
+
+
+def steps_of_walks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return a list to which each walk at once adds the nodes that it reaches."""
+    walks: list[int] = []
+    plain = SubjectIndex.match
+
+    def counted(index: SubjectIndex[object], tokens: list[bytes]) -> object:
+        if len(tokens) > 100 and index.count > 50:
+            walks.append(len(tokens))
+        return plain(index, tokens)
+
+    monkeypatch.setattr(SubjectIndex, "match", counted)
+    return walks
+
+
+def test_routes_of_requests_to_other_accounts_are_walked_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    harness = broker(options=BrokerOptions(auth=StaticAuthenticator(users=(User("e", "", "E"), User("i", "", "I")))))
+    exports = AccountConfig("E", exports=(ServiceExport("s.>"),))
+    harness.configure([exports, AccountConfig("I", imports=(ServiceImport("E", "s.>", to="q.>"),))])
+    service, requester = (client(harness, HELLO[:-3] + b',"user":"%b"}\r\n' % name) for name in (b"e", b"i"))
+    long = long_patterns(service, harness, b"s")
+    inbox = long_patterns(requester, harness, b"r")
+    service.receive(b"SUB s.> 1\r\n")
+    requester.receive(b"SUB r.> 1\r\n")
+    heard(service), heard(requester)
+    assert isinstance(harness.clock, SlowClock)
+    harness.clock.step_ns = SLICE_NS
+    walks = steps_of_walks(monkeypatch)
+    asked = long[2:] + b"x"
+    requester.receive(b"PUB q.%b %bx 0\r\n\r\n" % (asked, inbox))
+    assert list(harness.unfinished) == [requester] and heard(service) == b""
+    assert finish(harness) > 10
+    (reply,) = re.findall(rb"MSG s\.%b 1 (_R_\S+) " % re.escape(asked), heard(service))
+    requester.receive(b"SUB *.x other\r\nSUB x.> more\r\n")
+    finish(harness)
+    service.receive(b"PUB %b 2\r\nok\r\n" % reply)
+    assert list(harness.unfinished) == [service] and heard(requester) == b""
+    assert finish(harness) > 10
+    assert b"MSG %bx 1 2\r\nok\r\n" % inbox in heard(requester)
+    assert walks == []
+
+
+def test_messages_of_the_server_wait_for_long_walks_in_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    harness = broker(step_ns=1)
+    session = client(harness)
+    long = long_patterns(session, harness, b"s")
+    session.receive(b"SUB > 1\r\n")
+    heard(session)
+    account, walks = harness.account("$G"), steps_of_walks(monkeypatch)
+    for number in range(20):
+        assert account.publish(long + b"%d" % number, b"", b"", b"") == 1
+    assert account.publish(b"short", b"", b"", b"") == 1
+    account.answer_all([(long + b"20", b""), (b"last", b"")])
+    first = heard(session)
+    assert first.count(b"MSG ") < 5 and account.postponed.any
+    turns = 0
+    while harness.long_work:
+        harness.do_long_work(0)
+        turns += 1
+    order = [number or name for number, name in re.findall(rb"MSG (?:s\S*\.(\d+)|(\w+)) 1 ", first + heard(session))]
+    assert order == [b"%d" % number for number in range(20)] + [b"short", b"20", b"last"]
+    assert turns > 500 and walks == [] and not account.postponed.any
+
+
+def test_replies_without_a_subscriber_are_looked_for_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    harness = broker(options=BrokerOptions(auth=StaticAuthenticator(users=(User("e", "", "E"), User("i", "", "I")))))
+    exports = AccountConfig("E", exports=(ServiceExport("s"),))
+    harness.configure([exports, AccountConfig("I", imports=(ServiceImport("E", "s"),))])
+    service, requester = (client(harness, HELLO[:-3] + b',"user":"%b"}\r\n' % name) for name in (b"e", b"i"))
+    service.receive(b"SUB s 1\r\n")
+    requester.receive(b"SUB r.* 1\r\nSUB kept.* 2\r\n")
+    count = 10 * REPLIES_STEP
+    for kind in (b"r", b"kept"):
+        requester.receive(b"".join(b"PUB s %b.%d 0\r\n\r\n" % (kind, number) for number in range(count)))
+    owed, steps = harness.account("E").imports, []
+    assert owed.owed == 2 * count
+    requester.receive(b"UNSUB 1\r\n")
+    while harness.long_work:
+        before = owed.owed
+        harness.do_long_work(0)
+        steps.append(before - owed.owed)
+    assert max(steps) == REPLIES_STEP and sum(steps) == count - REPLIES_STEP and owed.owed == count
+
+
+def test_routes_of_what_another_server_sends_are_walked_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    harness = broker()
+    leafs = LeafLinks(harness, LeafOptions(host="h", port=1), Lines())
+    links = [leafs.accept("h", port) for port in (1, 2)]
+    for link, name in zip(links, (b"x", b"y"), strict=True):
+        link.receive(
+            b'CONNECT {"name":"%b","server_id":"N%b","headers":true,"version":"2.15.2","protocol":1}\r\n' % (name, name)
+        )
+    listener = client(harness)
+    long = long_patterns(listener, harness, b"s")
+    listener.receive(b"SUB > 1\r\n")
+    rest = [b"a"] * 400
+    for wild in range(100):
+        links[1].receive(b"LS+ %b\r\n" % b".".join([b"s", *rest[:wild], b"*", *rest[wild + 1 :]]))
+    links[1].receive(b"LS+ s.>\r\n")
+    for session in (*links, listener):
+        heard(session)
+    assert isinstance(harness.clock, SlowClock)
+    harness.clock.step_ns = SLICE_NS
+    walks = steps_of_walks(monkeypatch)
+    links[0].receive(b"LMSG %bx 1\r\nx\r\nLMSG last 1\r\nx\r\n" % long)
+    assert list(harness.unfinished) == [links[0]] and heard(listener) == b""
+    assert finish(harness) > 10
+    assert heard(listener) == b"MSG %bx 1 1\r\nx\r\nMSG last 1 1\r\nx\r\n" % long
+    assert heard(links[1]).startswith(b"LMSG s.") and walks == []

@@ -298,6 +298,10 @@ class AccountImports:
             self.account.broker.on_tick.append(self._responses.tick)
         return self._responses
 
+    def take_responses(self) -> None:
+        """Place the handler of responses now: later, it would make the account forget the routes of its requests."""
+        _ = self.responses
+
     @property
     def owed(self) -> int:
         """Number of requests that wait for a response of this account."""
@@ -328,10 +332,13 @@ class AccountImports:
     def on_unsubscribe(self, sub: Subscription) -> None:
         """End the proxies of a subscription that has ended, and remove them in later turns if they are many."""
         proxies, sub.import_proxies = sub.import_proxies, NO_PROXIES
-        if (rest := begun(ending(proxies))) is not None:
-            self.account.broker.long_work.append(rest)
-        if self.awaited:
-            self.awaited.interest_lost(sub.subject)
+        for steps in (ending(proxies), self.awaited.interest_lost(sub.subject)):
+            if (rest := begun(steps)) is not None:
+                self.account.broker.long_work.append(rest)
+
+
+REPLIES_STEP: Final = 256
+"""Replies that one step checks: about a millisecond."""
 
 
 class AwaitedReplies:
@@ -356,16 +363,15 @@ class AwaitedReplies:
             if not known:
                 del self._by_reply[waiting.reply]
 
-    def interest_lost(self, pattern: bytes) -> None:
+    def interest_lost(self, pattern: bytes) -> Steps[None]:
         """Check that the replies of an ended subscription still have a subscriber."""
-        if is_literal(pattern):
-            replies = [pattern] if pattern in self._by_reply else []
-        else:
-            replies = [reply for reply in self._by_reply if matches(pattern, reply)]
-        for reply in replies:
-            if not self._account.has_interest(reply):
-                for waiting, responses in tuple(self._by_reply.get(reply, {}).items()):
+        replies = (pattern,) if is_literal(pattern) else tuple(self._by_reply)
+        for place, reply in enumerate(replies, 1):
+            if reply in self._by_reply and matches(pattern, reply) and not self._account.may_have_interest(reply):
+                for waiting, responses in tuple(self._by_reply[reply].items()):
                     responses.unheard(waiting)
+            if not place % REPLIES_STEP:
+                yield REPLIES_STEP
 
 
 MAX_HOPS: Final = 64

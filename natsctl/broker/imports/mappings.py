@@ -187,6 +187,10 @@ class WeightedDestination:
                 return mapping.apply(subject)
         return b""
 
+    def destinations(self, subject: bytes) -> list[bytes]:
+        """Return all destinations of a message that the source matches."""
+        return [to for _, mapping in self._shares if (to := mapping.apply(subject))]
+
 
 def compile_mapping(config: SubjectMap, rng: Rng) -> Mapping:
     """Return a configured mapping; the remaining share keeps its subject, unless the source is a destination too.
@@ -283,6 +287,13 @@ class Mappings:
             if mapped is not None:
                 return mapped
         return subject
+
+    def destinations(self, subject: bytes) -> list[bytes]:
+        """Return the subjects that `apply` may return."""
+        for mapping in self._candidates(subject):
+            if (mapped := mapping.apply(subject)) is not None:
+                return mapping.destinations(subject) if isinstance(mapping, WeightedDestination) else [mapped]
+        return [subject]
 
     def moves(self, subject: bytes) -> bool:
         """Return whether a message on `subject` goes anywhere else, or may."""

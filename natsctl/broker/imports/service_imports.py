@@ -36,12 +36,15 @@ from natsctl.broker.info import requester_info, with_info
 from natsctl.broker.subscription import RoutedSubscription
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from natsctl.api.advisories import ClientInfo
     from natsctl.broker.account import Account
     from natsctl.broker.imports.account_config import ServiceExport
     from natsctl.broker.imports.account_imports import AccountImports
     from natsctl.broker.imports.import_plan import ServiceLink
     from natsctl.broker.message_trace import MessageTrace
+    from natsctl.broker.routes import Routes
     from natsctl.broker.session import Session
 
 
@@ -70,6 +73,13 @@ class ServiceProxy(RoutedSubscription):
         if self._mapping is not None:
             return self._mapping.apply(subject) or subject
         return self._dest or subject
+
+    def onward(self, to: bytes) -> Sequence[tuple[Routes, bytes]]:
+        if not self.active:
+            return ()
+        exporter = self._exporter.account
+        self._exporter.take_responses()
+        return [(exporter.routes, subject) for subject in exporter.destinations(self._destination(to))]
 
     def receive(
         self, to: bytes, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None
@@ -186,6 +196,13 @@ class ResponseRecipient(RoutedSubscription):
         super().__init__(account, subject)
         self.foreign = True
         self._responses = responses
+
+    def onward(self, to: bytes) -> Sequence[tuple[Routes, bytes]]:
+        waiting = self._responses.get(to)
+        if waiting is None:
+            return ()
+        requester = waiting.requester.account
+        return [(requester.routes, subject) for subject in requester.destinations(waiting.reply)]
 
     def receive(
         self, to: bytes, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None

@@ -46,6 +46,9 @@ class Carrier(RoutedSubscription):
         self.helper = helper
         """Whether it is for a queue group only."""
 
+    def onward(self, to: bytes) -> Sequence[tuple[Routes, bytes]]:
+        return ((self.link.remote_interest.routes, to),)
+
     def receive(
         self, to: bytes, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None
     ) -> bool | None:
@@ -109,12 +112,12 @@ def _is_here(session: Session | None, sub: Subscription, origin: Session | None)
 class RemoteInterest:
     """All interest of the other side of one connection."""
 
-    __slots__ = ("_chosen", "_link", "_routes", "_subs")
+    __slots__ = ("_chosen", "_link", "_subs", "routes")
 
     def __init__(self, link: LeafLink) -> None:
         self._link = link
         self._subs: dict[tuple[bytes, bytes], tuple[Carrier, Member | None]] = {}
-        self._routes = Routes()
+        self.routes = Routes()
         self._chosen: dict[bytes, list[bytes]] = {}
 
     def __len__(self) -> int:
@@ -136,7 +139,7 @@ class RemoteInterest:
         carrier = Carrier(link, subject, helper=bool(queue))
         member = Member(link, subject, queue, weight) if queue else None
         self._subs[subject, queue] = (carrier, member)
-        self._routes.insert(carrier)
+        self.routes.insert(carrier)
         link.account.insert(carrier)
         if member is not None:
             link.account.insert(member)
@@ -162,7 +165,7 @@ class RemoteInterest:
 
     def _drop(self, known: tuple[Carrier, Member | None]) -> None:
         carrier, member = known
-        self._routes.remove(carrier)
+        self.routes.remove(carrier)
         account: Account = self._link.account
         account.unsubscribe(carrier)
         if member is not None:
@@ -187,7 +190,7 @@ class RemoteInterest:
     ) -> bool | None:
         """Send a message unless another carrier of this connection does, or the other side has no interest."""
         link = self._link
-        carriers = (self._routes.exact.get(to) or self._routes.find(to))[2]
+        carriers = (self.routes.exact.get(to) or self.routes.find(to))[2]
         if not carriers or carriers[0] is not carrier:
             return False
         queues = self._chosen.pop(to, []) if self._chosen else []

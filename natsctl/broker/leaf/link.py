@@ -448,9 +448,12 @@ class LeafLink(Session):
             self._carry_out(iter(self._reader.feed(chunk)))
 
     def _carry_out(self, rest: Iterator[Op]) -> None:
-        clock, until = self.broker.clock, slice_end_ns(self)
+        clock, until, wide = self.broker.clock, slice_end_ns(self), self.broker.wide_routes
         for op in rest:
             if op[0] == LEAF_MSG and self._registered:
+                if wide and not self._is_routed(self.account.mapped(op[1]), op[2], until):
+                    defer(self, iter([op, *rest]))
+                    return
                 self._take_message(op)
             else:
                 self._operate(op)
