@@ -603,3 +603,27 @@ def test_routes_of_what_another_server_sends_are_walked_in_slices(monkeypatch: p
     assert finish(harness) > 10
     assert heard(listener) == b"MSG %bx 1 1\r\nx\r\nMSG last 1 1\r\nx\r\n" % long
     assert heard(links[1]).startswith(b"LMSG s.") and walks == []
+
+
+def test_permissions_of_another_server_are_indexed_in_slices() -> None:
+    many = tuple(f"p.{number} group" for number in range(3000))
+    user = User("u", "", "$G", permissions=SubjectPermissions(SubjectRules(many), SubjectRules(many, ("p.7",))))
+    auth = StaticAuthenticator(users=(user, User("free", "", "$G")))
+    harness = broker(options=BrokerOptions(auth=auth))
+    leafs = LeafLinks(harness, LeafOptions(host="h", port=1), Lines())
+    link, listener = leafs.accept("h", 1), client(harness, HELLO[:-3] + b',"user":"free"}\r\n')
+    listener.receive(b"SUB p.5 1\r\nSUB p.7 2\r\n")
+    finish(harness)
+    heard(link), heard(listener)
+    assert isinstance(harness.clock, SlowClock)
+    harness.clock.step_ns = SLICE_NS // 500
+    denied = b",".join(b'"d.%d"' % number for number in range(3000))
+    fields = b'"name":"x","server_id":"NX","headers":true,"version":"2.15.2","protocol":1,"user":"u"'
+    link.receive(b'CONNECT {%b,"deny_pub":[%b]}\r\nLMSG p.5 1\r\nx\r\nPING\r\n' % (fields, denied))
+    assert list(harness.unfinished) == [link] and not link.registered
+    link.receive(b"LS+ d.8\r\n")
+    assert finish(harness) > 15
+    assert heard(listener) == b"MSG p.5 1 1\r\nx\r\n"
+    assert [link.rules.send.allows(subject) for subject in (b"p.5", b"p.7", b"d.8")] == [True, False, False]
+    assert link.rules.ask.allow is link.rules.export.allow
+    assert heard(link).endswith(b"PONG\r\n-ERR 'Permissions Violation for Subscription to \"d.8\"'\r\n")

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from natsctl.api.codec import go_quote
+from natsctl.api.subject_index import PatternSet, Steps
 from natsctl.api.units import SECOND
 from natsctl.broker.auth.credentials import (
     Answer,
@@ -29,7 +30,7 @@ from natsctl.broker.auth.credentials import (
 from natsctl.broker.auth.login import Login
 from natsctl.broker.auth.permissions import Replies, SubjectRules
 from natsctl.broker.leaf.handshake import PROTOCOL, LeafConnect, parse_body, subject_lists, version_at_least
-from natsctl.broker.leaf.link import LeafLink
+from natsctl.broker.leaf.link import LeafLink, rule_sets
 from natsctl.broker.refusals import CloseReason
 
 if TYPE_CHECKING:
@@ -55,6 +56,9 @@ class LinkLogin(Login):
     def ask(self, answer: Answer) -> None:
         """Apply an authenticator's answer, or wait for it."""
         self._follow(answer)
+
+    def _prepared(self, answer: Answer) -> Answer:
+        return answer  # the link makes an index of its own
 
     def _answered(self, answer: Grant | LoginRefusal) -> None:
         self._link.answered(answer)
@@ -155,7 +159,7 @@ class AcceptedLink(LeafLink):
         if isinstance(answer, LoginRefusal):
             self.refuse(answer)
         elif self._is_welcome(self._connect):
-            self._admit(answer, self._connect)
+            self.incomplete = self._admitting(answer, self._connect)
 
     def _credentials(self, options: ConnectOptions) -> Credentials:
         now_ns = self.broker.clock.now_ns()
@@ -219,7 +223,8 @@ class AcceptedLink(LeafLink):
             self.fail(CloseReason.MINIMUM_VERSION_REQUIRED, text)
         return self.close_reason is None
 
-    def _admit(self, grant: Grant, connect: LeafConnect) -> None:
+    def _admitting(self, grant: Grant, connect: LeafConnect) -> Steps[None]:
+        """Let the other server in; the index of its permissions is made in steps."""
         leafs = self._leafs
         self.account = self.broker.account(grant.account)
         if leafs.is_full(self.account, self):
@@ -236,26 +241,30 @@ class AcceptedLink(LeafLink):
         self.isolated = self.isolated or connect.isolate
         self.is_spoke = connect.is_hub
         self.name = connect.name
-        self._hold_to(grant, connect)
+        yield from self._hold_to(grant, connect)
+        if self.close_reason is not None:
+            return
         leafs.replace_stale(self)
         keep_domains_apart(leafs, self)
         self._send_account()
         self.start_announcing()
         leafs.joined(self)
 
-    def _hold_to(self, grant: Grant, connect: LeafConnect) -> None:
+    def _hold_to(self, grant: Grant, connect: LeafConnect) -> Steps[None]:
         """Apply the user's permissions; publish permissions limit the other side's messages."""
         rules = self.rules
         if grant.permissions is not None:
             self._import, self._export = grant.permissions.subscribe, grant.permissions.publish
-            rules.send.set(self._import.allow, self._import.deny)
+            rules.send.restrict(*(yield from rule_sets(self._import)))
             # As with clients, who may answer may send nothing else, unless it is said.
-            allow = () if grant.permissions.responses is not None and self._export.allow is None else self._export.allow
-            rules.ask.set(allow, self._export.deny)
-            rules.export.set(allow, self._export.deny)
+            allow, deny = yield from rule_sets(self._export)
+            if grant.permissions.responses is not None and allow is None:
+                allow = PatternSet()
+            rules.ask.restrict(allow, deny)
+            rules.export.restrict(allow, deny)
             if grant.permissions.responses is not None:
                 rules.replies = Replies(grant.permissions.responses, self.broker.clock)
-        rules.send.forbid(connect.deny_pub or ())
+        yield from rules.send.forbidding(connect.deny_pub or ())
 
     def _send_account(self) -> None:
         info = self._leafs.info(self)

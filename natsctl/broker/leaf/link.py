@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from natsctl.api.subject_index import PatternSet
+from natsctl.api.subject_index import STEP, PatternSet, Steps, finish
 from natsctl.api.subjects import has_valid_tokens, has_wildcard
 from natsctl.api.units import SECOND
 from natsctl.broker.auth.login import Login
@@ -34,7 +34,8 @@ from natsctl.wire.ops import CONNECT, ERR, INFO, PING, PONG, Op, ProtocolViolati
 
 if TYPE_CHECKING:
     from natsctl.broker.account import Account
-    from natsctl.broker.auth.permissions import Replies
+    from natsctl.broker.auth.permissions import Replies, SubjectRules
+    from natsctl.broker.leaf.handshake import SubjectLists
     from natsctl.broker.leaf.leaf_nodes import LeafLinks
 
 
@@ -53,22 +54,32 @@ class Direction:
 
     def __init__(self) -> None:
         self.allow: PatternSet | None = None
-        self.deny = PatternSet(())
+        self.deny: list[PatternSet] = []
         self._known: dict[bytes, bool] = {}
 
-    def set(self, allow: Iterable[str] | None, deny: Iterable[str]) -> None:
-        """Replace the rules; queue groups in them are ignored."""
-        self.allow = None if allow is None else PatternSet(map(_pattern, allow))
-        self.deny = PatternSet(map(_pattern, deny))
+    def restrict(self, allow: PatternSet | None, deny: PatternSet) -> None:
+        """Replace the rules."""
+        self.allow, self.deny = allow, [deny] if deny.patterns else []
         self._known.clear()
 
     def forbid(self, patterns: Iterable[str]) -> None:
-        self.deny = PatternSet([*self.deny.patterns, *map(_pattern, patterns)])
+        """Deny a few more subjects."""
+        finish(self.forbidding(patterns))
+
+    def forbidding(self, patterns: Iterable[str]) -> Steps[None]:
+        """Deny more subjects."""
+        deny = yield from rule_patterns(patterns)
+        if deny.patterns:
+            self.deny.append(deny)
         self._known.clear()
+
+    def denied(self) -> set[bytes]:
+        """Return the patterns that are denied."""
+        return {pattern for patterns in self.deny for pattern in patterns.patterns}
 
     def allows(self, subject: bytes) -> bool:
         """Return whether a message on `subject` may pass."""
-        if self.allow is None and not self.deny.patterns:
+        if self.allow is None and not self.deny:
             return True
         known = self._known.get(subject)
         if known is None:
@@ -79,16 +90,19 @@ class Direction:
 
     def allows_interest(self, subject: bytes) -> bool:
         """Return whether interest in `subject` may pass; wider interest than allowed may."""
-        if self.allow is None and not self.deny.patterns:
+        if self.allow is None and not self.deny:
             return True
         if self._matches(subject):
             return True
-        if self.allow is None or not has_wildcard(subject) or self.deny.match(subject):
+        if self.allow is None or not has_wildcard(subject) or self._denies(subject):
             return False
         return self.allow.meet(subject)
 
     def _matches(self, subject: bytes) -> bool:
-        return not self.deny.match(subject) and (self.allow is None or self.allow.match(subject))
+        return not self._denies(subject) and (self.allow is None or self.allow.match(subject))
+
+    def _denies(self, subject: bytes) -> bool:
+        return any(deny.match(subject) for deny in self.deny)
 
 
 class LinkRules:
@@ -123,8 +137,21 @@ class LinkRules:
         self.ask.forbid(patterns)
 
 
-def _pattern(text: str) -> bytes:
-    return text.partition(" ")[0].encode()
+def rule_patterns(rules: Iterable[str]) -> Steps[PatternSet]:
+    """Return the subjects of rules; queue groups in them are ignored."""
+    patterns, subjects = PatternSet(), list[bytes]()
+    for rule in rules:
+        subjects.append(rule.partition(" ")[0].encode())
+        if not len(subjects) % STEP:
+            yield STEP
+    yield from patterns.fill(subjects)
+    return patterns
+
+
+def rule_sets(rules: SubjectRules | SubjectLists) -> Steps[tuple[PatternSet | None, PatternSet]]:
+    """Return the allowed and the denied subjects of rules."""
+    allow = None if rules.allow is None else (yield from rule_patterns(rules.allow))
+    return allow, (yield from rule_patterns(rules.deny or ()))
 
 
 PENDING_FACTOR: Final = 4
@@ -358,7 +385,7 @@ class LeafLink(Session):
             self.close_reason = reason
         self._leave()
         self.login.abandon()
-        self.deferred = None
+        self.deferred, self.incomplete = None, None
         self.stop_ns = self.broker.clock.now_ns()
         self.take_output()
         if joined:
@@ -449,6 +476,8 @@ class LeafLink(Session):
 
     def _carry_out(self, rest: Iterator[Op]) -> None:
         clock, until, wide = self.broker.clock, slice_end_ns(self), self.broker.wide_routes
+        if self.incomplete is not None and not self._complete(rest, until):
+            return
         for op in rest:
             if op[0] == LEAF_MSG and self._registered:
                 if wide and not self._is_routed(self.account.mapped(op[1]), op[2], until):
@@ -459,6 +488,8 @@ class LeafLink(Session):
                 self._operate(op)
                 if self.login.pending is not None:
                     self.login.hold(b"", rest)
+                    return
+                if self.incomplete is not None and not self._complete(rest, until):
                     return
             if self.close_reason is not None or (clock.monotonic_ns() > until and defer(self, rest)):
                 return

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from natsctl.api.subject_index import Steps
 from natsctl.api.units import SECOND
 from natsctl.broker.leaf.accepted import RESERVED_CLUSTER, keep_domains_apart
 from natsctl.broker.leaf.handshake import (
@@ -22,7 +23,7 @@ from natsctl.broker.leaf.handshake import (
     SubjectLists,
     parse_body,
 )
-from natsctl.broker.leaf.link import DELAY_NS, LeafLink
+from natsctl.broker.leaf.link import DELAY_NS, LeafLink, rule_sets
 from natsctl.broker.refusals import CloseReason
 from natsctl.wire.client import TlsNotOfferedError, starts_tls
 from natsctl.wire.leaf import LeafParser, leaf_limits
@@ -165,21 +166,26 @@ class SolicitedLink(LeafLink):
             self._finish()
 
     def _later_info(self, info: LeafPeerInfo) -> None:
+        self.incomplete = self._following(info)
+
+    def _following(self, info: LeafPeerInfo) -> Steps[None]:
         if info.import_ is not None or info.export is not None:
-            self._hold_to(info)
+            yield from self._hold_to(info)
+            if self.close_reason is not None:
+                return
         self.remote_account = info.remote_account or self.remote_account
         if info.connect_info and not self._registered:
             self._finish()
 
-    def _hold_to(self, info: LeafPeerInfo) -> None:
+    def _hold_to(self, info: LeafPeerInfo) -> Steps[None]:
         """Apply the other side's permissions in addition to those of this side."""
         rules, remote = self.rules, self._remote
         for direction, lists, mine in (
             (rules.send, info.export, remote.deny_exports),
             (rules.ask, info.import_, remote.deny_imports),
         ):
-            lists = lists or SubjectLists()
-            direction.set(lists.allow, (*(lists.deny or ()), *mine))
+            direction.restrict(*(yield from rule_sets(lists or SubjectLists())))
+            direction.forbid(mine)
         if self._registered:
             rules.send.forbid(self._apart[0])
             rules.ask.forbid(self._apart[1])
@@ -194,9 +200,9 @@ class SolicitedLink(LeafLink):
             text = "maximum account active connections exceeded"
             self.fail(CloseReason.MAX_ACCOUNT_CONNECTIONS_EXCEEDED, text)
             return
-        before = [set(direction.deny.patterns) for direction in (self.rules.send, self.rules.ask)]
+        before = [direction.denied() for direction in (self.rules.send, self.rules.ask)]
         keep_domains_apart(leafs, self)
-        after = [set(direction.deny.patterns) for direction in (self.rules.send, self.rules.ask)]
+        after = [direction.denied() for direction in (self.rules.send, self.rules.ask)]
         self._apart = tuple(
             [deny.decode() for deny in sorted(now - then)] for then, now in zip(before, after, strict=True)
         )
