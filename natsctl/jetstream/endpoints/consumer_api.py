@@ -40,13 +40,14 @@ from natsctl.jetstream.endpoints.requests import (
     ApiRequest,
     EndpointFunction,
     Outcome,
+    RefusedRequestError,
     encoding_infos,
+    find_stream,
     read_plain,
+    require,
     settled,
 )
 from natsctl.jetstream.streams.origin import identity
-from natsctl.jetstream.streams.pending_message import storage_fault
-from natsctl.store.errors import StoreError
 from natsctl.store.steps import Steps
 
 if TYPE_CHECKING:
@@ -64,9 +65,7 @@ def create(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     """CONSUMER.CREATE: named by the subject, or (the legacy form, without a name there) ephemeral."""
     wanted = request.decoded(ConsumerCreateRequest)
     config, tokens = wanted.config, request.tokens
-    refusal = _check_addressed(wanted, tokens[0], tokens[1] if len(tokens) > 1 else config.name)
-    if refusal is not None:
-        return refusal
+    _check_addressed(wanted, tokens[0], tokens[1] if len(tokens) > 1 else config.name)
     if len(tokens) == 1:
         return (
             error(ErrCode.CONSUMER_EPHEMERAL_WITH_DURABLE_NAME)
@@ -88,9 +87,7 @@ def durable_create(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     wanted = request.decoded(ConsumerCreateRequest)
     if len(request.tokens) != 2:
         return error(ErrCode.CONSUMER_DURABLE_NAME_NOT_IN_SUBJECT)
-    refusal = _check_addressed(wanted, *request.tokens)
-    if refusal is not None:
-        return refusal
+    _check_addressed(wanted, *request.tokens)
     if not wanted.config.durable_name:
         return error(ErrCode.CONSUMER_DURABLE_NAME_NOT_SET)
     if wanted.config.durable_name != request.tokens[1]:
@@ -99,10 +96,11 @@ def durable_create(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     return _serving(js, request, wanted)
 
 
-def _check_addressed(wanted: ConsumerCreateRequest, stream: str, name: str) -> ApiError | None:
+def _check_addressed(wanted: ConsumerCreateRequest, stream: str, name: str) -> None:
     if wanted.stream_name != stream:
-        return error(ErrCode.STREAM_MISMATCH)
-    return error(ErrCode.CONSUMER_NAME_CONTAINS_PATH_SEPARATORS) if "/" in name or "\\" in name else None
+        require(error(ErrCode.STREAM_MISMATCH))
+    if "/" in name or "\\" in name:
+        require(error(ErrCode.CONSUMER_NAME_CONTAINS_PATH_SEPARATORS))
 
 
 def _serving(js: JetStreamAccount, request: ApiRequest, wanted: ConsumerCreateRequest) -> Steps[Outcome]:
@@ -110,21 +108,15 @@ def _serving(js: JetStreamAccount, request: ApiRequest, wanted: ConsumerCreateRe
     config = wanted.config
     if config.num_replicas > 1:
         return error(ErrCode.STREAM_REPLICAS_NOT_SUPPORTED)
-    stream = js.streams.get(wanted.stream_name)
-    if stream is None:
-        return js.no_stream(wanted.stream_name)
-    refusal = _settle_sourcing(stream, request, config)
-    if refusal is not None:
-        return refusal
+    stream = find_stream(js, wanted.stream_name)
+    _settle_sourcing(stream, request, config)
     existing = stream.consumers.get(config.name) if config.name else None
     if existing is not None:
         _keep(existing.config, config)
     api_level.stamp(config)
     bounds = bounds_of(js)
-    refusal = rules.normalise(config, stream.config, bounds, wanted.pedantic)
-    refusal = refusal or (yield from checking(config, stream.config, bounds))
-    if refusal is not None:
-        return refusal
+    require(rules.normalise(config, stream.config, bounds, wanted.pedantic))
+    require((yield from checking(config, stream.config, bounds)))
     interest = stream.retention.interest
     claim = yield from interest.claiming(config)
     try:
@@ -137,19 +129,17 @@ def _serving(js: JetStreamAccount, request: ApiRequest, wanted: ConsumerCreateRe
         if wanted.action is ConsumerAction.UPDATE:
             return error(ErrCode.CONSUMER_DOES_NOT_EXIST)
         return (yield from _making(js, stream, request, config, name, state, claim))
-    except StoreError as fault:
-        return storage_fault(fault)
     finally:
         interest.unclaim(claim)
 
 
-def _settle_sourcing(stream: Stream, request: ApiRequest, config: ConsumerConfig) -> ApiError | None:
+def _settle_sourcing(stream: Stream, request: ApiRequest, config: ConsumerConfig) -> None:
     """Adapt a request for a consumer that feeds another stream to this stream's retention.
 
     Unless retention is by limits, the consumer must outlive its connection; else each one gets a name of its own.
     """
     if not (config.direct or config.sourcing):
-        return None
+        return
     if config.direct and config.sourcing and config.name:
         if stream.config.retention is RetentionPolicy.LIMITS:
             config.name += f"-{stream.consumer_set.new_name()}"
@@ -159,9 +149,8 @@ def _settle_sourcing(stream: Stream, request: ApiRequest, config: ConsumerConfig
     known = headers.get(request.header, headers.STREAM_IDENTITY) if request.header else None
     own = identity(stream)
     if known and known != own.encode():
-        return error(ErrCode.CONSUMER_STREAM_IDENTITY_MISMATCH, msg=own)
+        require(error(ErrCode.CONSUMER_STREAM_IDENTITY_MISMATCH, msg=own))
     request.answer_header = headers.encode([(headers.STREAM_IDENTITY, own.encode())])
-    return None
 
 
 def _keep(old: ConsumerConfig, config: ConsumerConfig) -> None:
@@ -182,11 +171,9 @@ def _making(
     claim: FilterClaim,
 ) -> Steps[Outcome]:
     internal = config.direct or config.sourcing
-    refusal = None if internal else js.quota.refuse_consumer(stream)
-    if refusal is None and not internal:
-        refusal = yield from _checking_work_queue(stream, config, name, claim.filters)
-    if refusal is not None:
-        return refusal
+    if not internal:
+        require(js.quota.refuse_consumer(stream))
+        require((yield from _checking_work_queue(stream, config, name, claim.filters)))
     if "\0" in name:  # nats-server finds no file name for it
         return error(ErrCode.CONSUMER_CREATE, err="error creating store for consumer")
     if is_too_long(name):
@@ -224,9 +211,7 @@ def _changing(
         yield from _finding_unique(stream, claim.filters, consumer.name)
     ):
         return error(ErrCode.CONSUMER_WQ_CONSUMER_NOT_UNIQUE)
-    refusal = check_update(consumer.config, config, consumer.in_use())
-    if refusal is not None:
-        return refusal
+    require(check_update(consumer.config, config, consumer.in_use()))
     rules.default_threshold(config, rules.is_durable(consumer.config))
     if config != consumer.config:
         stream.consumer_set.update(consumer, config, claim)
@@ -276,27 +261,23 @@ def _answer(consumer: Consumer) -> ConsumerCreateAnswer:
 # Finding
 
 
-def _find(js: JetStreamAccount, request: ApiRequest) -> Consumer | ApiError:
-    """Return the consumer that a request's subject names, or the error for its absence."""
-    stream = js.streams.get(request.tokens[0])
-    if stream is None:
-        return js.no_stream(request.tokens[0])
-    return stream.consumers.get(request.tokens[1]) or error(ErrCode.CONSUMER_NOT_FOUND)
+def _find(js: JetStreamAccount, request: ApiRequest) -> Consumer:
+    """Return the consumer that a request's subject names; raises RefusedRequestError."""
+    consumer = find_stream(js, request.tokens[0]).consumers.get(request.tokens[1])
+    if consumer is None:
+        raise RefusedRequestError(error(ErrCode.CONSUMER_NOT_FOUND))
+    return consumer
 
 
 def info(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     consumer = _find(js, request)
-    if isinstance(consumer, ApiError):
-        return consumer
     answer = recast(consumer.info(), answers.ConsumerInfoAnswer)
     api_level.show(answer, js.engine.broker.options.version)
     return answer
 
 
 def names(js: JetStreamAccount, request: ApiRequest) -> Outcome:
-    stream = js.streams.get(request.tokens[0])
-    if stream is None:
-        return js.no_stream(request.tokens[0])
+    stream = find_stream(js, request.tokens[0])
     found = stream.consumer_set.visible()
     offset = _offset(request, len(found))
     page = [consumer.name for consumer in found[offset : offset + answers.NAMES_PAGE]]
@@ -304,9 +285,7 @@ def names(js: JetStreamAccount, request: ApiRequest) -> Outcome:
 
 
 def listing(js: JetStreamAccount, request: ApiRequest) -> Steps[Outcome]:
-    stream = js.streams.get(request.tokens[0])
-    if stream is None:
-        return js.no_stream(request.tokens[0])
+    stream = find_stream(js, request.tokens[0])
     found = stream.consumer_set.visible()
     offset = _offset(request, len(found))
     page: list[ConsumerInfo] = yield from encoding_infos(found[offset : offset + answers.LIST_PAGE])
@@ -323,29 +302,19 @@ def _offset(request: ApiRequest, total: int) -> int:
 
 def delete(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     consumer = _find(js, request)
-    if isinstance(consumer, ApiError):
-        return consumer
     answer: Model = answers.ConsumerDeleteAnswer(success=True)
-    try:
-        js.streams[request.tokens[0]].consumer_set.delete(consumer)
-    except StoreError as fault:
-        return storage_fault(fault)
+    js.streams[request.tokens[0]].consumer_set.delete(consumer)
     return request.answer_when_durable(consumer.stream.store, answer) if consumer.number else answer
 
 
 def pause(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     """CONSUMER.PAUSE: pause until the given time, or (absent or past) resume."""
     consumer = _find(js, request)
-    if isinstance(consumer, ApiError):
-        return consumer
     until = request.value.pause_until if isinstance(request.value, ConsumerPauseRequest) else None
     config = rules.copy(consumer.config)
     config.pause_until = None if is_zero(until) else format_time(parse_time(until or ""))
     api_level.stamp(config)
-    try:
-        js.streams[request.tokens[0]].consumer_set.update(consumer, config)
-    except StoreError as fault:
-        return storage_fault(fault)
+    js.streams[request.tokens[0]].consumer_set.update(consumer, config)
     answer = answers.ConsumerPauseAnswer(paused=consumer.lifetime.paused, pause_until=ZERO_TIME)
     if config.pause_until is not None:
         answer.pause_until = config.pause_until
@@ -362,8 +331,6 @@ def unpin(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     if not is_group_name(group):
         return error(ErrCode.CONSUMER_INVALID_GROUP_NAME)
     consumer = _find(js, request)
-    if isinstance(consumer, ApiError):
-        return consumer
     if group not in consumer.config.priority_groups:
         return error(ErrCode.CONSUMER_INVALID_PRIORITY_GROUP)
     delivery = consumer.delivery
@@ -374,14 +341,13 @@ def unpin(js: JetStreamAccount, request: ApiRequest) -> Outcome:
 
 def reset(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     """CONSUMER.RESET: start over at a sequence, or after the ack floor; a missing consumer is not answered."""
-    consumer = _find(js, request)
-    if isinstance(consumer, ApiError) or not request.reply:
+    stream = js.streams.get(request.tokens[0])
+    consumer = stream.consumers.get(request.tokens[1]) if stream is not None else None
+    if consumer is None or not request.reply:
         return PENDING
     if is_refused(request.header):
         return error(ErrCode.REQUIRED_API_LEVEL)
     wanted = read_plain(request.body, ConsumerResetRequest) if request.body else ConsumerResetRequest()
-    if isinstance(wanted, ApiError):
-        return wanted
     seq = wanted.seq
     refusal = _refuse_reset(consumer, seq) if seq else ""
     if refusal:

@@ -25,7 +25,7 @@ from natsctl.api.advisories import ApiLimitReached
 from natsctl.api.answers import AccountPurgeAnswer, SystemAnswer, as_error
 from natsctl.api.catalogue import ApiError, error
 from natsctl.api.codec import encode
-from natsctl.api.endpoints import AdvisoryPolicy, ApiEndpoint, BodyRule
+from natsctl.api.endpoints import AdvisoryPolicy, BodyRule
 from natsctl.api.errors import ErrCode
 from natsctl.api.subjects import API_PREFIX
 from natsctl.api.times import format_time
@@ -37,12 +37,15 @@ from natsctl.jetstream.endpoints.requests import (
     EndpointFunction,
     Outcome,
     PendingAnswer,
+    RefusedRequestError,
     Uncounted,
     audit,
     is_absent,
     is_structured,
     read_plain,
     reading_request,
+    refusal_for,
+    require,
 )
 from natsctl.jetstream.streams.pending_message import storage_fault
 from natsctl.store.errors import StoreError
@@ -326,20 +329,18 @@ class Dispatcher:
     def _serving(self, request: ApiRequest) -> Steps[Outcome]:
         function = HANDLERS.get(request.endpoint.name)
         try:
-            refused = yield from _checking(self._js, request)
+            yield from _checking(self._js, request)
             self._js.engine.settle_acks()
-            if refused is None and function is not None:
-                return function(self._js, request)
-            return refused or error(ErrCode.CLUSTER_REQUIRED)
-        except StoreError as fault:
-            return storage_fault(fault)
+            return function(self._js, request) if function is not None else error(ErrCode.CLUSTER_REQUIRED)
+        except (StoreError, RefusedRequestError) as fault:
+            return refusal_for(fault)
 
     def _work(self, request: ApiRequest, steps: Steps[Outcome]) -> None:
         def guarded() -> Steps[Outcome]:
             try:
                 return (yield from steps)
-            except StoreError as fault:
-                return storage_fault(fault)
+            except (StoreError, RefusedRequestError) as fault:
+                return refusal_for(fault)
 
         stream = self._stream_of(request)
         work = stream.work if stream is not None else self._js.work
@@ -369,30 +370,25 @@ class Dispatcher:
             audit(self._js.engine, self._js.account, request, body)
 
 
-def _checking(js: JetStreamAccount, request: ApiRequest) -> Steps[ApiError | None]:
-    """Return why the request cannot be served, or None with its body decoded."""
+def _checking(js: JetStreamAccount, request: ApiRequest) -> Steps[None]:
+    """Decode the body; raises RefusedRequestError if the request cannot be served."""
     endpoint = request.endpoint
-    if endpoint.cluster:
-        return error(ErrCode.CLUSTER_REQUIRED)
-    if endpoint.body is BodyRule.RAW:
-        return None
-    if request.header and is_refused(request.header):
-        return error(ErrCode.REQUIRED_API_LEVEL)
-    return (yield from _decoding(js, endpoint, request))
-
-
-def _decoding(js: JetStreamAccount, endpoint: ApiEndpoint, request: ApiRequest) -> Steps[ApiError | None]:
     rule, body = endpoint.body, request.body
-    if rule is BodyRule.EMPTY:
-        return None if is_absent(body) else error(ErrCode.NOT_EMPTY_REQUEST)
+    if endpoint.cluster:
+        require(error(ErrCode.CLUSTER_REQUIRED))
+    if rule is BodyRule.RAW:
+        return
+    if request.header and is_refused(request.header):
+        require(error(ErrCode.REQUIRED_API_LEVEL))
+    if rule is BodyRule.EMPTY and not is_absent(body):
+        require(error(ErrCode.NOT_EMPTY_REQUEST))
     if rule in (BodyRule.REQUIRED, BodyRule.LATE) and is_absent(body):
-        return error(ErrCode.BAD_REQUEST)
-    if endpoint.request is None or rule is BodyRule.LATE:
-        return None
+        require(error(ErrCode.BAD_REQUEST))
+    if endpoint.request is None or rule in (BodyRule.EMPTY, BodyRule.LATE):
+        return
     if rule is BodyRule.PLAIN:
         request.value = read_plain(body, endpoint.request)
     else:
         if not body.strip() or (rule is BodyRule.OPTIONAL and not is_structured(body)):
             body = b"{}"
         request.value = yield from reading_request(js, request, body, endpoint.request)
-    return request.value if isinstance(request.value, ApiError) else None

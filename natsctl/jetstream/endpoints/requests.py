@@ -53,6 +53,24 @@ class Uncounted:
         self.error = error
 
 
+class RefusedRequestError(Exception):
+    """The error that a request is answered with."""
+
+    def __init__(self, refusal: ApiError) -> None:
+        super().__init__(refusal.description)
+        self.refusal = refusal
+
+
+def require(refusal: ApiError | None) -> None:
+    """Raise RefusedRequestError if a check has refused the request."""
+    if refusal is not None:
+        raise RefusedRequestError(refusal)
+
+
+def refusal_for(fault: StoreError | RefusedRequestError) -> ApiError:
+    return fault.refusal if isinstance(fault, RefusedRequestError) else storage_fault(fault)
+
+
 Outcome: TypeAlias = "Model | ApiError | Uncounted | PendingAnswer | Steps[Outcome]"
 """Steps come from an endpoint with possibly long work (`jetstream.work`)."""
 EndpointFunction: TypeAlias = "Callable[[JetStreamAccount, ApiRequest], Outcome]"
@@ -162,8 +180,8 @@ class ApiRequest:
                 return
             try:
                 outcome = look(kept)
-            except StoreError as damage:
-                outcome = storage_fault(damage)
+            except (StoreError, RefusedRequestError) as damage:
+                outcome = refusal_for(damage)
             self._complete(self, outcome)
 
         for store in waiting:
@@ -183,22 +201,34 @@ def settled(function: EndpointFunction) -> EndpointFunction:
     return when_settled
 
 
+def find_stream(js: JetStreamAccount, name: str) -> Stream:
+    """Return a stream; raises RefusedRequestError if it is missing or not served."""
+    stream = js.streams.get(name)
+    if stream is None:
+        raise RefusedRequestError(js.no_stream(name))
+    return stream
+
+
 def _in_turn(function: EndpointFunction, js: JetStreamAccount, request: ApiRequest) -> Steps[Outcome]:
     """Serve a request after the long work that its stream has begun meanwhile."""
     yield 0
     return function(js, request)
 
 
-def read_plain(body: bytes, wanted: type[T]) -> T | ApiError:
-    """Return the model that a body holds as one value, or the error that it cannot be read."""
+def read_plain(body: bytes, wanted: type[T]) -> T:
+    """Return the model that a body holds as one value; raises RefusedRequestError."""
     try:
         return decode_plain(body, wanted)
     except InvalidJSONError as fault:
-        return error(ErrCode.INVALID_JSON, err=fault.text)
+        raise _unreadable(fault) from fault
 
 
-def reading_request(js: JetStreamAccount, request: ApiRequest, body: bytes, wanted: type[T]) -> Steps[T | ApiError]:
-    """Return the model of a request's `body`, or the error that it cannot be read; faults are logged.
+def _unreadable(fault: InvalidJSONError) -> RefusedRequestError:
+    return RefusedRequestError(error(ErrCode.INVALID_JSON, err=fault.text))
+
+
+def reading_request(js: JetStreamAccount, request: ApiRequest, body: bytes, wanted: type[T]) -> Steps[T]:
+    """Return the model of a request's `body`; raises RefusedRequestError. Faults are logged.
 
     Where the server is not strict, unknown fields are ignored. Source: nats-server, unmarshalRequest.
     """
@@ -208,11 +238,11 @@ def reading_request(js: JetStreamAccount, request: ApiRequest, body: bytes, want
         where = f"Invalid JetStream request '{js.account.name} > {request.subject}'"
         js.engine.request_faults.log(f"{where}: {fault.text}")
         if js.engine.options.strict:
-            return error(ErrCode.INVALID_JSON, err=fault.text)
+            raise _unreadable(fault) from fault
     try:
         return (yield from decoding(body, wanted, plain=True))
     except InvalidJSONError as fault:
-        return error(ErrCode.INVALID_JSON, err=fault.text)
+        raise _unreadable(fault) from fault
 
 
 INFO_COST: Final = 4

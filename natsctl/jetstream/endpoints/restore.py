@@ -46,7 +46,7 @@ from natsctl.jetstream import api_level
 from natsctl.jetstream.advisories import nuid
 from natsctl.jetstream.consumers.consumer_state import Created, encode_record
 from natsctl.jetstream.endpoints.consumer_api import bounds_of
-from natsctl.jetstream.endpoints.requests import ApiRequest, Outcome, client_info
+from natsctl.jetstream.endpoints.requests import ApiRequest, Outcome, client_info, require
 from natsctl.jetstream.endpoints.snapshot import state_of
 from natsctl.jetstream.streams.dedupe import IN_USE
 from natsctl.jetstream.streams.schedules import is_timed
@@ -298,9 +298,7 @@ def restore(js: JetStreamAccount, request: ApiRequest) -> Steps[Outcome]:
         return error(ErrCode.STREAM_MISMATCH)
     if "/" in name or "\\" in name:
         return error(ErrCode.STREAM_NAME_CONTAINS_PATH_SEPARATORS)
-    refusal = yield from _refusing(js, config)
-    if refusal is not None:
-        return refusal
+    require((yield from _refusing(js, config)))
     if name in js.offline.reasons():
         return js.no_stream(name)
     if name in js.streams or f"{js.name}/{name}" in js.engine.store.streams:

@@ -24,7 +24,7 @@ from natsctl.api.archive.archive import ArchivedConsumer, ArchivedStream, Archiv
 from natsctl.api.archive.archive_v1 import WriterV1
 from natsctl.api.archive.archive_v2 import WriterV2
 from natsctl.api.archive.s2 import FrameWriter
-from natsctl.api.catalogue import ApiError, error
+from natsctl.api.catalogue import error
 from natsctl.api.errors import ErrCode
 from natsctl.api.headers import status_line
 from natsctl.api.requests import StreamSnapshotRequest
@@ -34,7 +34,7 @@ from natsctl.api.times import format_time
 from natsctl.api.units import SECOND
 from natsctl.jetstream.advisories import nuid
 from natsctl.jetstream.consumers.consumer_state import ConsumerState
-from natsctl.jetstream.endpoints.requests import ApiRequest, Outcome, client_info, reading_request
+from natsctl.jetstream.endpoints.requests import ApiRequest, Outcome, client_info, find_stream, reading_request
 from natsctl.jetstream.timers import Alarm
 from natsctl.store.errors import StoreError
 from natsctl.store.file_log import FileLog
@@ -102,18 +102,14 @@ READ_BYTES: Final = 512 << 10
 
 
 def snapshot(js: JetStreamAccount, request: ApiRequest) -> Outcome:
-    stream = js.streams.get(request.tokens[0])
-    if stream is None:
-        return js.no_stream(request.tokens[0])
+    stream = find_stream(js, request.tokens[0])
     wanted = finish(reading_request(js, request, request.body, StreamSnapshotRequest))
-    if isinstance(wanted, ApiError):
-        return wanted
     if not is_valid_subject(wanted.deliver_subject) or not is_literal(wanted.deliver_subject):
         return error(ErrCode.SNAPSHOT_DELIVER_SUBJECT_INVALID)
     return request.when_settled([stream.store], lambda kept: _begin(stream, request, wanted))
 
 
-def _begin(stream: Stream, request: ApiRequest, wanted: StreamSnapshotRequest) -> StreamSnapshotAnswer | ApiError:
+def _begin(stream: Stream, request: ApiRequest, wanted: StreamSnapshotRequest) -> StreamSnapshotAnswer:
     state = stream.state()
     SnapshotTransfer(stream, wanted, request).start()
     return StreamSnapshotAnswer(config=stream.config, state=state)

@@ -68,6 +68,8 @@ from natsctl.jetstream.endpoints.requests import (
     Outcome,
     Uncounted,
     encoding_infos,
+    find_stream,
+    require,
     settled,
 )
 from natsctl.jetstream.streams.origin import identity
@@ -86,11 +88,6 @@ BLOCKS_FORMAT: Final = b"1"
 """Format of the answers of STREAM.BLOCKS."""
 
 
-def find_stream(js: JetStreamAccount, request: ApiRequest) -> Stream | ApiError:
-    """Return the stream that the subject names, or the error that it is not there or not served."""
-    return js.streams.get(request.tokens[0]) or js.no_stream(request.tokens[0])
-
-
 def account_info(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     return request.when_settled([stream.store for stream in js.streams.values()], lambda kept: js.info())
 
@@ -99,9 +96,7 @@ def create(js: JetStreamAccount, request: ApiRequest) -> Steps[Outcome]:
     wanted = request.decoded(StreamCreateRequest)
     config = recast(wanted, StreamConfig)
     api_level.stamp(config)
-    refusal = yield from _checking_new(js, config, request, wanted.pedantic)
-    if refusal is not None:
-        return refusal
+    require((yield from _checking_new(js, config, request, wanted.pedantic)))
     if config.template_owner:
         return error(ErrCode.STREAM_CREATE, err="stream not owned by template")
     existing = js.streams.get(config.name)
@@ -112,9 +107,7 @@ def create(js: JetStreamAccount, request: ApiRequest) -> Steps[Outcome]:
         return request.answer_when_durable(existing.store, _created(existing))
     if config.name in js.offline.reasons():  # not served, and its name taken until it is deleted
         return js.no_stream(config.name)
-    refusal = js.quota.refuse_reservation(config) or check_filters(config) or (yield from js.claiming(config))
-    if refusal is not None:
-        return refusal
+    require(js.quota.refuse_reservation(config) or check_filters(config) or (yield from js.claiming(config)))
     try:
         stream = yield from js.creating(config)
     except StreamKeyTakenError:
@@ -139,10 +132,8 @@ def _checking_new(
         return invalid("stream configuration for create can not be sealed")
     if config.mirror_direct and config.mirror is None:
         return invalid("stream has no mirror but does have mirror direct")
-    refusal = js.quota.refuse_new(config, sized=b'"storage"' in request.body)
-    refusal = refusal or (yield from rules.settling(js.draft(config, pedantic)))
-    if refusal is not None:
-        return refusal
+    require(js.quota.refuse_new(config, sized=b'"storage"' in request.body))
+    require((yield from rules.settling(js.draft(config, pedantic))))
     return error(ErrCode.STREAM_REPLICAS_NOT_SUPPORTED) if config.num_replicas > 1 else None
 
 
@@ -164,28 +155,20 @@ def update(js: JetStreamAccount, request: ApiRequest) -> Steps[Outcome]:
     wanted = request.decoded(StreamUpdateRequest)
     config = recast(wanted, StreamConfig)
     draft = js.draft(config, wanted.pedantic)
-    refusal = yield from rules.settling(draft)
-    if refusal is not None:
-        return refusal
+    require((yield from rules.settling(draft)))
     if config.name != request.tokens[0]:
         return error(ErrCode.STREAM_MISMATCH)
-    stream = js.streams.get(config.name)
-    if stream is None:
-        return js.no_stream(config.name)
+    stream = find_stream(js, config.name)
     api_level.stamp(config)
-    refusal = yield from rules.settling(draft)  # nats-server checks twice: the second time with its defaults filled in
-    if refusal is not None:
-        return refusal
+    require((yield from rules.settling(draft)))  # nats-server checks twice: the second time with its defaults filled in
     if config.num_replicas > 1:
         return error(ErrCode.STREAM_REPLICAS_NOT_SUPPORTED)
     if stream.config.template_owner or config.template_owner:
         return invalid("stream configuration update not allowed on template owned stream")
-    refusal = check_update(stream.config, config)
-    if refusal is None and config.sealed:
+    require(check_update(stream.config, config))
+    if config.sealed:
         seal(config)
-    refusal = refusal or js.refuse_update(stream, config) or (yield from js.claiming(config))
-    if refusal is not None:
-        return refusal
+    require(js.refuse_update(stream, config) or (yield from js.claiming(config)))
     before = stream.config
     fault = yield from stream.reconfiguring(config)
     if fault is not None:
@@ -211,9 +194,7 @@ def delete(js: JetStreamAccount, request: ApiRequest) -> Outcome:
 
 
 def info(js: JetStreamAccount, request: ApiRequest) -> Outcome:
-    stream = find_stream(js, request)
-    if isinstance(stream, ApiError):
-        return stream
+    stream = find_stream(js, request.tokens[0])
     wanted = request.decoded(StreamInfoRequest)
     if request.header and headers.get(request.header, headers.STREAM_BLOCKS) is not None:
         request.answer_header = headers.encode(block_headers(stream))
@@ -350,9 +331,7 @@ def _get(stream: Stream, wanted: StreamMsgGetRequest, newest: int) -> Outcome:
 
 
 def delete_message(js: JetStreamAccount, request: ApiRequest) -> Outcome:
-    stream = find_stream(js, request)
-    if isinstance(stream, ApiError):
-        return stream
+    stream = find_stream(js, request.tokens[0])
     wanted = request.decoded(StreamMsgDeleteRequest)
     if stream.config.sealed:
         return error(ErrCode.STREAM_SEALED)
@@ -376,9 +355,7 @@ def purge(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     wanted = request.decoded(StreamPurgeRequest)
     if wanted.seq and wanted.keep:
         return error(ErrCode.BAD_REQUEST)
-    stream = find_stream(js, request)
-    if isinstance(stream, ApiError):
-        return stream
+    stream = find_stream(js, request.tokens[0])
     if stream.config.sealed:
         return error(ErrCode.STREAM_SEALED)
     if stream.config.deny_purge:
@@ -404,9 +381,7 @@ _COUNT: Final = struct.Struct("<I")
 
 
 def blocks(js: JetStreamAccount, request: ApiRequest) -> Outcome:
-    stream = find_stream(js, request)
-    if isinstance(stream, ApiError):
-        return stream
+    stream = find_stream(js, request.tokens[0])
     wanted = request.decoded(StreamBlocksRequest)
     if not wanted.seq or len(wanted.filters) > MAX_FILTERS or not all(map(is_valid_subject, wanted.filters)):
         return error(ErrCode.BAD_REQUEST)

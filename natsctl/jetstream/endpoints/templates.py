@@ -37,7 +37,7 @@ from natsctl.api.requests import PagedRequest, StreamTemplateConfig
 from natsctl.api.stream import StreamConfig
 from natsctl.api.subjects import MAX_NAME_BYTES, is_literal, is_too_long
 from natsctl.jetstream import api_level
-from natsctl.jetstream.endpoints.requests import ApiRequest, EndpointFunction, Outcome
+from natsctl.jetstream.endpoints.requests import ApiRequest, EndpointFunction, Outcome, require
 from natsctl.store.errors import StoreError
 from natsctl.store.steps import finish
 
@@ -237,9 +237,7 @@ def create(js: JetStreamAccount, request: ApiRequest) -> Outcome:
         return error(ErrCode.TEMPLATE_NAME_NOT_MATCH_SUBJECT)
     if "/" in config.name or "\\" in config.name:
         return error(ErrCode.STREAM_TEMPLATE_CREATE, err="template name can not contain path separators")
-    refusal = js.templates.refuse(config)
-    if refusal is not None:
-        return refusal
+    require(js.templates.refuse(config))
     template = js.templates.create(config)
     answer = recast(template.info(), StreamTemplateCreateAnswer)
     return request.answer_when_durable(template.store, answer, partial(js.templates.forget, template))
