@@ -212,7 +212,6 @@ class EmbeddedServer:
 
     @property
     def joined(self) -> bool:
-        """Return whether this is a guest of another process's server."""
         return self._guest is not None
 
     def start(self) -> str:

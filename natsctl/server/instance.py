@@ -331,7 +331,6 @@ class ServerInstance:
         self.shell.write_deadline_s = seconds
 
     def wake(self) -> None:
-        """Request a turn: something was changed from outside."""
         self.shell.wake()
 
     async def stop(self) -> None:

@@ -141,7 +141,6 @@ class JwtDirectory:
         del self._used[account]
 
     def _forget_excess(self) -> None:
-        """Drop the least recently used JWTs of a cache above its limit."""
         while 0 < self._options.limit < len(self._used):
             self._forget(next(iter(self._used)))
 
@@ -247,7 +246,6 @@ def _begin_remote(auth: JwtAuthenticator, log: Log) -> None:
 
 
 def wake_accounts(broker: Broker, names: Iterable[str], log: Log) -> None:
-    """Load an operator's accounts that have streams."""
     auth = broker.options.auth
     end_s = time.monotonic() + MAX_WAKE_S
     if isinstance(auth, JwtAuthenticator):

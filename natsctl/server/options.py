@@ -115,12 +115,10 @@ class TlsOptions(msgspec.Struct, frozen=True):
 
     @property
     def checks_peers(self) -> bool:
-        """True where certificates of the other side are checked at their OCSP responders."""
         return self.ocsp_peer is not None and self.ocsp_peer.verify
 
     @property
     def pairs(self) -> tuple[tuple[Path | None, Path | None], ...]:
-        """The pairs of certificate and key files, `certs` first."""
         return (*self.certs, (self.cert_file, self.key_file)) if self.cert_file or self.key_file else self.certs
 
 
@@ -360,12 +358,10 @@ class ServerOptions(msgspec.Struct, frozen=True):
 
     @property
     def has_tls(self) -> bool:
-        """True where any listener has TLS, or any remote may."""
         return bool(self.tls_blocks) or bool(self.leafnodes is not None and self.leafnodes.remotes)
 
     @property
     def checks_peers(self) -> bool:
-        """True where certificates of any other side are checked at their OCSP responders."""
         remotes = self.leafnodes.remotes if self.leafnodes is not None else ()
         blocks = (*self.tls_blocks.values(), *(remote.tls for remote in remotes))
         return any(tls is not None and tls.checks_peers for tls in blocks)
@@ -435,7 +431,6 @@ class LeafRemoteOptions(Confidential, frozen=True):
 
     @property
     def key(self) -> tuple[object, ...]:
-        """The identity of the remote, for comparisons at a reload."""
         return (self.urls, self.account, self.creds, self.nkey)
 
     @property

@@ -243,7 +243,6 @@ class HeaderReader:
 
     @property
     def _reading(self) -> str:
-        """nats-server's name for a read of this connection."""
         return f"read tcp {joined(*local_of(self._connection.transport))}->{joined(*self.proxy)}"
 
     def cancel(self) -> None:
@@ -291,7 +290,6 @@ class _HeaderFirst(ClientConnection):
     _reader: HeaderReader
 
     def _before_header(self) -> bool:
-        """Return whether a handshake comes first after the header."""
         return False
 
     def _after_header(self, handshake_first: bool) -> None:
@@ -327,8 +325,6 @@ class _HeaderFirst(ClientConnection):
 
 
 class ProxiedConnection(_HeaderFirst):
-    """The transport side of one session that a proxy may have announced."""
-
     __slots__ = ("_reader",)
 
     def __init__(self, shell: Shell) -> None:

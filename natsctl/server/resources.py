@@ -138,8 +138,6 @@ def tune_interpreter() -> None:
 
 
 class SystemClock:
-    """The machine's clocks, as `api.times.Clock`."""
-
     __slots__ = ()
 
     def now_ns(self) -> int:

@@ -111,8 +111,6 @@ It takes the kind of connection, and whether the chain is a server's; it returns
 
 
 class Shell:
-    """Connections, broker, engine and committer on one event loop."""
-
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,

@@ -35,8 +35,6 @@ class FetchError(Exception):
 
 
 class UrlResolver:
-    """The account JWTs under one URL."""
-
     def __init__(self, url: str, context: ssl.SSLContext) -> None:
         self._url = url if url.endswith("/") else f"{url}/"
         self.warn: Callable[[str], None] = lambda text: None

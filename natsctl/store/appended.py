@@ -52,8 +52,6 @@ def _in_buckets(sids: array[int], names: Sequence[Blob]) -> Steps[list[list[int]
 
 
 class AppendedView:
-    """The answers of one stream's index."""
-
     def __init__(self, index: StreamIndex, log: FileLog | MemoryLog) -> None:
         self._index = index
         self._ts_at = log.ts_at
@@ -101,7 +99,6 @@ class AppendedView:
         return self._index.deleted()
 
     def gaps(self) -> Steps[list[int]]:
-        """Return what `deleted` does, in steps."""
         if self._index.messages < BULK:
             return self.deleted()
         found: list[int] = []

@@ -104,7 +104,6 @@ def _above_in(counts: array[int], listed: array[int] | None, end: int, limit: in
 
 
 def count(index: StreamIndex, view: FilterView, from_seq: int, to_seq: int) -> int:
-    """Return the number of live messages of a view in [from_seq, to_seq]."""
     mask, total = mask_of(view, index), 0
     first = max(bisect_right(index.bases, from_seq) - 1, 0)
     for segment in index.segments[first : bisect_right(index.bases, to_seq)]:
@@ -390,7 +389,6 @@ def _run_end(seqs: array[int], start: int, stop: int) -> int:
 
 @native("order", "I")
 def order_of(sids: array[int]) -> array[int]:
-    """Return the positions sorted by subject number, then by position."""
     return array("I", sorted(range(len(sids)), key=sids.__getitem__))
 
 

@@ -55,7 +55,6 @@ def narrowed(column: Numbers) -> Numbers:
 
 
 def packed(offsets: Places) -> Places:
-    """Return offsets in less memory if they are close to each other."""
     found = lib.split_offsets(offsets) if lib is not None and isinstance(offsets, array) else None
     return offsets if found is None else Offsets(*found)
 

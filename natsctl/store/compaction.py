@@ -50,8 +50,6 @@ class RewritePart(msgspec.Struct):
 
 
 class Rewrite(msgspec.Struct):
-    """Consecutive sealed segments to be rewritten as one."""
-
     parts: list[RewritePart]
     new: SegmentFile
     tombs: array[int]
@@ -194,8 +192,6 @@ def _sparse(segment: Segment) -> bool:
 
 
 class Compaction:
-    """The segments of one stream that wait for it."""
-
     __slots__ = ("_cache", "_candidates", "_identity", "_leaving", "_retired", "_small_bytes", "block_bytes")
 
     def __init__(self, cache: SegmentCache, segment_bytes: int, identity: bytes) -> None:
@@ -241,7 +237,6 @@ class Compaction:
         self._retired += segments
 
     def waits(self, index: StreamIndex) -> bool:
-        """Return whether a commit has something to do here."""
         return bool(self._retired or self._candidates) or (len(index.segments) > 1 and not index.segments[0].live)
 
     def take_unlinks(self, index: StreamIndex) -> tuple[list[str], bool]:

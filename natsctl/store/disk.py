@@ -144,7 +144,6 @@ class PosixFile:
         return self._fd
 
     def placed(self, data: bytes, offset: int) -> tuple[int, bytes, int]:
-        """Return descriptor, bytes and offset for a thread that writes by itself."""
         return self.fileno(), data, offset
 
     def close(self) -> None:
@@ -154,8 +153,6 @@ class PosixFile:
 
 
 class PosixDisk:
-    """The real file system below `root`, created if missing."""
-
     __slots__ = ("_root",)
 
     encrypted = False

@@ -130,7 +130,6 @@ class LogCipher:
         return hmac.digest(self.key.derived(b"slot", self.nonce + nonce), place, "sha256")[:8]
 
     def over(self, data: bytes | memoryview, offset: int) -> bytes:
-        """Return `data` from `offset`, encrypted or decrypted."""
         last = self.ranges[-1]
         if last.start <= offset:
             return last.stream.over(data, offset)
@@ -169,7 +168,6 @@ class LogFile:
 
     @property
     def is_worn(self) -> bool:
-        """Return whether half of the header's slots are in use."""
         return len(self._log.ranges) > WORN_SLOTS
 
     def pread(self, size: int, offset: int) -> bytes:

@@ -52,7 +52,6 @@ class RemovalRecords(NamedTuple):
         return self.deletes + array("Q", [spot[0] for spot in self.spots])
 
     def encode(self, salt: int, limit: int) -> list[bytes]:
-        """Return the frames for removals of messages up to `limit`."""
         synced = self.synced_seq
         kept = array("Q", [seq for seq in self.deletes if seq <= limit])
         out = [
@@ -103,7 +102,6 @@ class Removals:
         self.floor_moved |= taken.floor
 
     def forget_above(self, seq: int) -> None:
-        """Drop entries about messages above `seq`, which no longer exist."""
         self.deletes = array("Q", [found for found in self.deletes if found <= seq])
         self.erases = [found for found in self.erases if found <= seq]
 

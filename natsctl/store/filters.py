@@ -139,8 +139,6 @@ def _as_regex(pattern: bytes) -> bytes:
 
 
 class _Patterns:
-    """A tree of the tokens of many patterns."""
-
     __slots__ = ("_root",)
 
     def __init__(self) -> None:

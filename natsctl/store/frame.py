@@ -125,7 +125,6 @@ def _message(
 
 
 def _run(run: MessageRun, salt: int, durable_seq: int, first_seq: int, ts_ns: int, offset: int) -> FrameColumns:
-    """Return the frames of a run of messages, all of one time."""
     copies = [(seq, ts_ns, op[1], op[3], op[4]) for seq, op in enumerate(run.ops(), first_seq)]
     return _copies(salt, durable_seq, ts_ns, offset, copies)
 
@@ -198,8 +197,6 @@ class FrameGap(NamedTuple):
 
 
 class Scan(msgspec.Struct):
-    """Everything valid in one log file, as columns."""
-
     head: FileHead | None
     size: int
     end: int = 0
@@ -414,7 +411,6 @@ read_frames = _read_frames if lib is None else lib.read_frames
 
 
 def is_intact(blob: bytes, at: int, salt: int, seq: int) -> bool:
-    """Return whether a whole valid message frame of `seq` starts at `at`."""
     if at + HEAD_BYTES > len(blob):
         return False
     magic, length, crc, kind, _, _, found, _, _ = _head_at(blob, at)
@@ -424,7 +420,6 @@ def is_intact(blob: bytes, at: int, salt: int, seq: int) -> bool:
 
 
 def deletes_of(record: FrameRecord) -> array[int]:
-    """Return the sequences a DELETES record takes out."""
     seqs = array("Q")
     seqs.frombytes(record.payload)
     return seqs

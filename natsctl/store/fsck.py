@@ -74,8 +74,6 @@ class HighWaterEntry(NamedTuple):
 
 
 class FoundSegment(NamedTuple):
-    """One log file and its scan or index file."""
-
     name: str
     generation: int
     scan: Scan
@@ -325,7 +323,6 @@ def _note_foreign_index(disk: Disk, check: StreamCheck, segment: str, name: str)
 
 
 def scan_file(disk: Disk, check: StreamCheck, name: str, max_frame_bytes: int) -> Scan:
-    """Return the frames of a segment file, plain or packed."""
     file = open_segment(disk, f"{check.folder}/{name}")
     try:
         scan = frame.scan(file.pread(file.size(), 0), max_frame_bytes, check.table)

@@ -246,7 +246,6 @@ class HighWaterFile:
         return self._take(frame.encode(frame.CLEAN, highest_id, 0, 0, self._head.salt, b""), exact=True)
 
     def anew(self, highest_id: int) -> HighWaterCommit:
-        """Return the commit that writes the whole file, at start-up."""
         self._begin_anew()
         self._highest = highest_id
         return self._take(frame.encode(frame.OPENED, highest_id, 0, 0, self._head.salt, b""))

@@ -190,7 +190,6 @@ class StreamIndex(SegmentList):
         self.last_seq = seq
 
     def next_place(self, filters: Filters, from_seq: int) -> Place | None:
-        """Return the place of the first live match at or above `from_seq`."""
         if not self.messages or from_seq > self.last_seq:
             return None
         view = None if filters.everything else self.view(filters)
@@ -216,7 +215,6 @@ class StreamIndex(SegmentList):
             segment, position = self.segments[at], 0
 
     def prev_place(self, filters: Filters, to_seq: int) -> Place | None:
-        """Return the place of the last live match at or below `to_seq`."""
         view = self.view(filters) if not filters.everything else None
         at = bisect_right(self.bases, to_seq) - 1
         while at >= 0:
@@ -347,7 +345,6 @@ class StreamIndex(SegmentList):
         return RemovedMessage(seq, self.table.names[sid], size)
 
     def drop_below(self, seq: int) -> None:
-        """Remove every message below `seq`."""
         for segment in self.segments:
             if segment.base >= seq:
                 break

@@ -70,7 +70,6 @@ class Keystream:
         self._key = key
 
     def over(self, data: bytes | memoryview, offset: int) -> bytes:
-        """Return `data` from `offset`, encrypted or decrypted."""
         if self._cipher == "chacha":
             block, skip = divmod(offset, 64)
             chacha = algorithms.ChaCha20(self._key, block.to_bytes(8, "little") + bytes(8))
@@ -84,7 +83,6 @@ class Keystream:
 
 
 def seal(cipher: Cipher, key: bytes, plain: bytes, beside: bytes, nonce: bytes = _ONCE) -> bytes:
-    """Return `plain` encrypted, and authenticated together with `beside`."""
     return bytes(_aead(cipher, key).encrypt(nonce, plain, beside))
 
 

@@ -20,15 +20,12 @@ _new = tuple.__new__
 
 
 class MemoryLog:
-    """Messages of a stream as values, in the segments of its index."""
-
     buffered_bytes = 0
 
     def __init__(self, index: StreamIndex) -> None:
         self._index = index
 
     def append(self, seq: int, ts_ns: int, subject: bytes, header: bytes, payload: bytes, flags: int) -> None:
-        """Take one message in."""
         index = self._index
         if len(index.segments[-1].sids) >= SEGMENT_MESSAGES:
             self._roll(seq)
@@ -44,7 +41,6 @@ class MemoryLog:
         self._index.tidy_subjects()
 
     def append_run(self, run: MessageRun, first_seq: int, ts_ns: int, subject: bytes) -> None:
-        """Take a run of messages of one time in."""
         for seq, (_, its_subject, _, header, payload) in enumerate(run.ops(), first_seq):
             self.append(seq, ts_ns, its_subject, header, payload, 0)
 
@@ -91,7 +87,6 @@ class MemoryLog:
             segment.messages[position] = None
 
     def dropping_first(self, seq: int) -> None:
-        """Release the value of the oldest message."""
         place = self._index.locate(seq)
         if place is not None:
             place[0].messages[place[1]] = None
@@ -138,11 +133,9 @@ class MemoryStream:
         """Do nothing: there is no disk."""
 
     def take(self, callbacks: list[Settled], durable_seq: int, lazy: bool) -> Commit:
-        """Return a commit of everything that was taken in."""
         return Commit(self._index.last_seq, callbacks)
 
     def settle(self, commit: Commit, durable_seq: int) -> StoreError | None:
-        """Release the empty segments at the front."""
         self._index.drop_leading()
         return None
 

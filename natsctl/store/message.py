@@ -33,8 +33,6 @@ class MessageRun(Protocol):
 
 
 class RemovedMessage(NamedTuple):
-    """Removed message: its sequence, subject and accounted size in bytes."""
-
     seq: int
     subject: bytes
     size: int

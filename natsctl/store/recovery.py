@@ -308,7 +308,6 @@ def _take_records(found: Salvage, scan: frame.Scan) -> None:
 def _records(
     disk: Disk, check: StreamCheck, journals: list[tuple[int, str]], max_frame_bytes: int, notes: list[str]
 ) -> list[Entry]:
-    """Return the journal's records up to the first missing one."""
     if not journals:
         notes.append(f"{check.folder} holds no journal: there are no consumers, or they are lost")
         return []

@@ -139,8 +139,6 @@ class Reserve:
 
 
 class RestoreCommit(Commit):
-    """An attempt to make the file whole again."""
-
     __slots__ = ("_reserve",)
 
     io = True

@@ -47,8 +47,6 @@ POST_STEP = 4096
 
 
 class Segment:
-    """Places and subjects of the messages of one range of sequences."""
-
     __slots__ = (
         "asked",
         "base",
@@ -140,7 +138,6 @@ class Segment:
             position = self.next_live(position + 1)
 
     def note_timed(self, seq: int) -> None:
-        """Remember that message `seq`, the newest, carries a time of its own."""
         if not self.timed:
             self.timed = array("Q")
         self.timed.append(seq)
@@ -383,7 +380,6 @@ class SegmentList:
         return segment
 
     def locate(self, seq: int) -> Place | None:
-        """Return where the live message `seq` is."""
         at = bisect_right(self.bases, seq) - 1
         if at < 0:
             return None
@@ -407,7 +403,6 @@ class SegmentList:
         return at if at < len(self.segments) and self.segments[at] is segment else -1
 
     def replace(self, old: Sequence[Segment], new: Segment) -> int:
-        """Replace the consecutive segments `old` by `new`, and return its position."""
         at = self.place_of(old[0])
         self.segments[at : at + len(old)] = [new]
         self.bases[at : at + len(old)] = [new.base]

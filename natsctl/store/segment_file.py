@@ -110,7 +110,6 @@ class SegmentFile:
         self.starts, self.blobs, self.trusted, self.kept = [], [], [], 0
 
     def find(self, offset: int) -> tuple[int, bytes, bool] | None:
-        """Return (start, blob, trusted) of the kept piece that holds `offset`."""
         at = bisect_right(self.starts, offset) - 1
         if at < 0 or offset >= self.starts[at] + len(self.blobs[at]):
             return None

@@ -56,8 +56,6 @@ class RecordsCallback:
 
 
 class StreamStore(AppendedView):
-    """Messages, metadata and journal of one stream."""
-
     def __init__(self, host: Store, key: str, index: StreamIndex, storage: FileStream | MemoryStream) -> None:
         super().__init__(index, storage.log)
         self.key = key

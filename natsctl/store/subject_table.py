@@ -43,7 +43,6 @@ class SubjectTable:
         self.live = 0
 
     def intern(self, subject: bytes) -> int:
-        """Return the number of `subject`, giving it one if it is new."""
         sid = self.ids.get(subject)
         if sid is None:
             sid = self.ids[subject] = len(self.names)

@@ -22,8 +22,6 @@ def remove_tree(disk: Disk, path: str) -> None:
 
 
 class TrashCommit(Commit):
-    """Folders below streams/ to remove."""
-
     __slots__ = ("_disk", "_names")
 
     io = True
@@ -50,7 +48,6 @@ class Trash:
         self._in_flight = False
 
     def add(self, names: Iterable[str]) -> None:
-        """Queue these folders for removal by the next commit."""
         self._names.extend(names)
         if self._names:
             self._dirty[self] = None

@@ -30,8 +30,6 @@ BULK_MESSAGES = 200_000
 
 
 class FilterView:
-    """A filter bound to a stream's subject numbers."""
-
     __slots__ = (
         "_checked",
         "_index",

@@ -81,7 +81,6 @@ class Lifetime:
         self._inactivity.cancel()
 
     def used(self) -> None:
-        """Record that a message was acknowledged."""
         if self._threshold_ns > 0:
             self._consumer.delivery.idle_since_ns = self._consumer.engine.clock.monotonic_ns()
 

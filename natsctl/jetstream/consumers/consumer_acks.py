@@ -43,14 +43,12 @@ class Acks:
         self.configure()
 
     def configure(self) -> None:
-        """Read ack policy and sampling from the configuration."""
         self._policy = self._consumer.config.ack_policy
         self._percent = sample_percent(self._consumer.config)
         self._simple = self._policy is AckPolicy.EXPLICIT and not self._percent
         self._through = self._policy is AckPolicy.ALL
 
     def handle(self, subject: bytes, token: bytes, reply: bytes, payload: bytes) -> None:
-        """Handle one ack message for the stream sequence `token`."""
         sseq = int(token) if token.isdigit() else _UNREADABLE
         consumer = self._consumer
         if self._through and self._settles_many(sseq, subject, payload):
@@ -87,7 +85,6 @@ class Acks:
         return True
 
     def _ack(self, sseq: int, subject: bytes) -> None:
-        """Acknowledge one message, or with ack policy `all` everything up to it."""
         state = self._consumer.state
         if self._policy is AckPolicy.NONE or sseq > state.delivered_sseq:
             return
@@ -167,7 +164,6 @@ class Acks:
         return False
 
     def _settle(self, sseq: int, cseq: int) -> None:
-        """Settle one message, or with ack policy `all` everything up to it."""
         consumer, state = self._consumer, self._consumer.state
         if self._policy is AckPolicy.ALL:
             self.through(sseq, cseq)

@@ -107,7 +107,6 @@ class PurgeScope(NamedTuple):
 
 
 def after_purge(consumer: Consumer, purged: Filters | None) -> Steps[None]:
-    """Drop pending entries of purged messages and move positions."""
     state, store = consumer.state, consumer.stream.store
     scope = scope_of(consumer, purged)
     gone = {seq for seq in state.redelivered if seq < store.first_seq and seq not in state.pending}

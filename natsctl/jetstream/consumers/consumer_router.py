@@ -28,8 +28,6 @@ _LATER_TOKENS: Final = 2
 
 
 class ConsumerRouter:
-    """Pull requests and acks of one account."""
-
     __slots__ = ("_account", "_acks", "_held", "_requests", "_subs")
 
     def __init__(self, account: Account) -> None:

@@ -159,7 +159,6 @@ class ConsumerSet:
         self._stream.retention.consumer_deleted(consumer)
 
     def stop(self, deleted: bool) -> None:
-        """Stop all consumers: with the server, or (deleted) with the stream."""
         for consumer in tuple(self._stream.consumers.values()):
             consumer.stop(deleted)
 
@@ -184,7 +183,6 @@ class ConsumerSet:
             callback(self.fault if consumer.number else None)
 
     def expired(self, consumer: Consumer) -> None:
-        """Delete a consumer that was not used for its inactive threshold."""
         known = self._stream.consumers.get(consumer.name)
         if known is None or known is not consumer:
             return

@@ -130,7 +130,6 @@ class ConsumerState:
             self.redelivered[sseq] = self.redelivered.get(sseq, 0) + 1
 
     def touch(self, sseq: int, ts_ns: int) -> None:
-        """Restart the ack wait of a pending entry at `ts_ns`."""
         entry = self.pending.get(sseq)
         if entry is not None:
             self.pending[sseq] = (entry[0], ts_ns)
@@ -200,7 +199,6 @@ class ConsumerState:
         self.last_delivered_ns = self.last_ack_ns = 0
 
     def deliveries(self, sseq: int) -> int:
-        """Return how often a pending message was delivered."""
         return self.redelivered.get(sseq, 0) + 1
 
     def encode(self) -> list[Any]:
@@ -282,8 +280,6 @@ class Changed(msgspec.Struct, array_like=True):
 
 
 class ConsumerRecord(NamedTuple):
-    """A journal record in the store's form."""
-
     kind: int
     body: bytes
 
@@ -341,7 +337,6 @@ class ChangeLog:
         self.ops.append((_ACKED_THROUGH, sseq, cseq, now_ns))
 
     def given_up(self, sseq: int) -> None:
-        """Record that a message reached max_deliver."""
         self.ops.append((_GIVEN_UP, sseq))
 
     def touched(self, sseq: int, ts_ns: int) -> None:
@@ -375,7 +370,6 @@ class ChangeLog:
 
 
 def apply_ops(state: ConsumerState, ops: Iterable[list[Any]]) -> None:
-    """Change `state` by the operations of one `Changed` record."""
     for op, *args in ops:
         if op == _FIRST:
             state.first(_unrun(args[1]), args[0])

@@ -141,7 +141,6 @@ class Undelivered:
         return self.take(limit)
 
     def _lose(self, seq: int) -> None:
-        """Record the removal of a message in the snapshot."""
         if seq not in self._gone:
             if self._gone is _NO_GONE:
                 self._gone = set()
@@ -149,7 +148,6 @@ class Undelivered:
             self.count -= 1
 
     def _pass(self, seq: int) -> None:
-        """Advance in the snapshot past `seq`."""
         at = bisect_right(self._snapshot, seq, self._snapshot_at)
         if self._gone:
             self._gone.difference_update(self._snapshot[self._snapshot_at : at])

@@ -67,13 +67,11 @@ class Pin:
         self.id, self.since_ns = "", 0
 
     def unpin(self, group: str, reason: str) -> None:
-        """Release the pin and publish the reason: `admin` or `timeout`."""
         self.release()
         self._consumer.events.unpinned(group, reason)
         self._consumer.schedule()
 
     def stamp(self, header: bytes) -> bytes:
-        """Return the header block of a message for the pinned client."""
         return append(header, ((PIN_ID, self.id.encode()),))
 
     def _on_timeout(self) -> None:

@@ -225,7 +225,6 @@ class PullDelivery:
 
     @property
     def pin(self) -> Pin | None:
-        """Return the pin of a consumer with policy pinned_client."""
         return self.priority.pin if self.priority is not None else None
 
     def unpin(self, group: str) -> None:
@@ -262,7 +261,6 @@ class PullDelivery:
             self._status(reply, API_LEVEL_TOO_LOW)
 
     def request(self, reply: bytes, body: bytes) -> None:
-        """Open a request, or refuse it with a status."""
         if not reply:
             return
         try:
@@ -385,7 +383,6 @@ class PullDelivery:
         return False
 
     def _deliver(self, budget: int) -> int:
-        """Hand out new messages, read in one batch, and return how many went."""
         consumer = self._consumer
         messages = consumer.budget.take(min(budget, self.wanted, consumer.budget.room(), READ_BATCH))
         if not messages:
@@ -497,7 +494,6 @@ class PullDelivery:
         self.wanted -= request.left
 
     def _end(self, request: WaitingPull, status: bytes) -> None:
-        """Remove a request from the queue and send the reason."""
         self._close(request)
         self.idle_since_ns = self._consumer.engine.clock.monotonic_ns()
         self._status(request.reply, status)

@@ -38,8 +38,6 @@ DEFAULT_BURST_BYTES: Final = 1 << 20
 
 
 class PushDelivery:
-    """Delivery of one consumer's messages to its deliver subject."""
-
     __slots__ = (
         "_acks_by_flow",
         "_beat",
@@ -108,7 +106,6 @@ class PushDelivery:
         return self.is_active
 
     def num_waiting(self) -> int:
-        """Return how many pull requests are open: none, ever."""
         return 0
 
     def on_request(self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: object) -> None:
@@ -172,7 +169,6 @@ class PushDelivery:
         return False
 
     def _deliver(self, budget: int) -> int:
-        """Send new messages, read in one batch, and return how many went."""
         consumer = self._consumer
         messages = consumer.budget.take(min(budget, consumer.budget.room(), READ_BATCH))
         if not messages:
@@ -212,7 +208,6 @@ class PushDelivery:
         return done
 
     def _send(self, subject: bytes, reply: bytes, header: bytes, payload: bytes, now_ns: int) -> bool:
-        """Send one message if window, rate and interest allow it."""
         flow, size = self._flow, len(reply) + len(header) + len(payload)
         if flow is not None and flow.stalled():
             return False

@@ -65,7 +65,6 @@ class Redelivery:
         return self.wait_ns
 
     def deadline(self, sseq: int) -> int:
-        """Return when a pending message is due again."""
         return self.state.pending[sseq][1] + self.wait_after(self.state.deliveries(sseq))
 
     def watch(self, sseqs: Sequence[int], deadline_ns: int) -> bool:
@@ -129,11 +128,9 @@ class Redelivery:
         return sorted(found)
 
     def next_deadline(self) -> int | None:
-        """Return the earliest deadline that may matter."""
         return self.due[0][0] if self.due else None
 
     def enqueue(self, sseq: int) -> None:
-        """Put a pending message at the tail of the redelivery queue, once."""
         if sseq not in self.queued:
             if self.queue is _NO_QUEUE:
                 self.queue, self.queued = deque(), set()
@@ -250,7 +247,6 @@ class Retry:
         return message, consumer.ack_form % numbers
 
     def _book(self, sseq: int) -> None:
-        """Book the redelivery of `sseq`, the head of the queue."""
         consumer = self._consumer
         now_ns = consumer.now_ns()
         if consumer.log.acked:
@@ -261,7 +257,6 @@ class Retry:
         self._watch((sseq,), self.redelivery.deadline(sseq))
 
     def delay(self, sseq: int, delay_ns: int) -> None:
-        """Restart the ack wait of a pending message at now plus `delay_ns`."""
         consumer = self._consumer
         ts_ns = consumer.now_ns() + delay_ns
         consumer.state.touch(sseq, ts_ns)
@@ -332,7 +327,6 @@ class Retry:
             consumer.schedule()
 
     def messages_gone(self, sseqs: Sequence[int], reason: str) -> Steps[None]:
-        """Drop the entries of messages that left the stream, in steps."""
         for piece in pieces(sseqs, GONE_STEP):
             for sseq in piece:
                 self.message_gone(sseq, reason)

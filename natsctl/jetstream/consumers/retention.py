@@ -88,7 +88,6 @@ class Interest:
         return claim
 
     def unclaim(self, claim: FilterClaim) -> None:
-        """Give up a claim that no consumer uses."""
         if claim.consumer is None:
             claim.end(self._patterns, self._long_work)
 
@@ -193,7 +192,6 @@ class Retention:
         """True if acknowledged messages are removed."""
 
     def configure(self) -> None:
-        """Apply the stream's retention policy."""
         policy = self._stream.config.retention
         self.removes = policy is not RetentionPolicy.LIMITS
         self.by_interest = policy is RetentionPolicy.INTEREST

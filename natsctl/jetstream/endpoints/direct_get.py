@@ -35,7 +35,6 @@ NOT_FOUND: Final = headers.status_line(404, "Message Not Found")
 
 
 def single_header(stream: str, message: StoredMessage) -> bytes:
-    """Return the header block of a message that is the whole answer."""
     return b"%b%b\r\n" % (message.header[:-2] or b"NATS/1.0\r\n", _origin(stream, message))
 
 
@@ -73,8 +72,6 @@ TOO_MANY: Final = headers.status_line(413, "Too Many Results")
 
 
 class _Batch:
-    """Answer of several messages: the limits, and the position in the answer."""
-
     __slots__ = (
         "_last_seq", "_max_bytes", "_pending", "_ready", "_reply", "_request", "_sent", "_sent_bytes", "_stream",
     )  # fmt: skip
@@ -339,7 +336,6 @@ class DirectGet:
             self._answer_one(reply, request, newest)
 
     def _answering(self, reply: bytes, request: DirectGetRequest) -> Steps[None]:
-        """Answer a request that may match many subjects."""
         try:
             if request.multi_last:
                 yield from LastBatch(self._stream, reply, request).beginning()

@@ -75,8 +75,6 @@ _LIMIT_REACHED: Final = ApiLimitReached.SUBJECT.encode()
 
 
 class ApiQueue:
-    """Waiting requests of one account, in their order."""
-
     __slots__ = ("_engine", "_serve", "_waiting")
 
     def __init__(self, engine: Engine, serve: Callable[[ApiRequest], None]) -> None:
@@ -93,7 +91,6 @@ class ApiQueue:
             self._drop()
 
     def _drop(self) -> None:
-        """Drop every request and publish their number in the system account."""
         engine, dropped = self._engine, len(self._waiting)
         self._waiting.clear()
         system = engine.broker.system_account

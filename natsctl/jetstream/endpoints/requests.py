@@ -54,8 +54,6 @@ class Uncounted:
 
 
 class RefusedRequestError(Exception):
-    """The error that a request is answered with."""
-
     def __init__(self, refusal: ApiError) -> None:
         super().__init__(refusal.description)
         self.refusal = refusal
@@ -110,7 +108,6 @@ class ApiRequest:
         self._complete = complete
 
     def decoded(self, wanted: type[T]) -> T:
-        """Return the body, with the type from the endpoint table."""
         assert isinstance(self.value, wanted), self.value
         return self.value
 

@@ -83,8 +83,6 @@ class StorageLimitError(StoreError):
 
 
 class Staging:
-    """The store that a restore fills, and the consumers received for it."""
-
     def __init__(self, js: JetStreamAccount, config: StreamConfig, state: StreamState) -> None:
         """Take configuration and state from the request; archives of version 1 do not hold the state.
 
@@ -116,7 +114,6 @@ class Staging:
             self._messages(item)
 
     def _check_kept(self) -> None:
-        """Raise the StoreError of a failed commit of received messages."""
         if self._lost is not None:
             raise self._lost
 
@@ -369,7 +366,6 @@ class Restore:
             self._engine.ready(self)
 
     def run(self, budget: int) -> int:
-        """Process up to `budget` items of the waiting chunks."""
         taken = 0
         budget = min(budget, RUN_ITEMS)
         while self._chunks and taken < budget and self._failure is None and not self._ending:
@@ -503,7 +499,6 @@ class Restore:
         yield from stream.limits.enforcing()
 
     def _served(self, stream: Stream, reply: bytes) -> None:
-        """Publish the advisory and send the answer."""
         stream.advise(ActionType.CREATE)
         self._close(failed=False)
         if reply:
@@ -549,7 +544,6 @@ class Restore:
             self._js.account.publish(reply, b"", b"", encode(as_error(StreamCreateAnswer, failure, {})))
 
     def _close(self, failed: bool) -> None:
-        """End the transfer and publish the advisory."""
         self._alarm.cancel()
         if not failed:
             self._js.account.unsubscribe(self._subscription)

@@ -179,7 +179,6 @@ class SnapshotTransfer:
     # Turns
 
     def run(self, budget: int) -> int:
-        """Take one step, and send as much as the window allows."""
         if self._ended or self._stream.work.defers(self):
             return 0
         if self._stream.js.streams.get(self._stream.name) is not self._stream:
@@ -241,7 +240,6 @@ class SnapshotTransfer:
         return messages
 
     def _send_chunks(self) -> None:
-        """Send full chunks while the window has room."""
         size = self._chunk_bytes
         while len(self._ready) >= size and len(self._unacked) < self._max_unacked:
             self._index += 1
@@ -254,7 +252,6 @@ class SnapshotTransfer:
             self._account.publish(self._to, reply, b"", chunk)
 
     def _finish(self) -> None:
-        """Send the rest, less than a chunk."""
         if self._ready:
             self._account.publish(self._to, b"", b"", bytes(self._ready))
         self._end(204, "")

@@ -235,7 +235,6 @@ def _info_with_deleted(js: JetStreamAccount, stream: Stream, request: ApiRequest
 def _info_with_subjects(
     js: JetStreamAccount, stream: Stream, request: ApiRequest, wanted: StreamInfoRequest
 ) -> Steps[Outcome]:
-    """Return an info of one moment, once its subjects are sorted."""
     filters = Filters((wanted.subjects_filter.encode(),))
     yield from stream.store.preparing(filters)
     found, page = _info(stream), Paged()

@@ -213,7 +213,6 @@ class AtomicBatches:
         return len(self._open)
 
     def configure(self) -> None:
-        """Drop the open batches if batches are no longer allowed."""
         if self._open and not self._stream.config.allow_atomic:
             self.stop()
 
@@ -240,7 +239,6 @@ class AtomicBatches:
         return error(ErrCode.ATOMIC_PUBLISH_MISSING_SEQ) if _sequence(message) < 0 else None
 
     def _take(self, message: PendingMessage) -> ApiError | None:
-        """Stage a message, and commit the batch if it requests that."""
         batch_id, seq, commit = message.fields[headers.BATCH_ID], _sequence(message), _commit(message)
         limits, ends = self._total.limits, commit == END
         too_large = (seq - ends) % 2**64 > limits.atomic_size
@@ -346,7 +344,6 @@ class AtomicBatches:
         self._total.atomic -= 1
 
     def _look(self) -> None:
-        """Abandon batches that were silent for too long."""
         now_ns = self._stream.engine.clock.monotonic_ns()
         for batch_id, batch in tuple(self._open.items()):
             if batch.due_ns > now_ns:

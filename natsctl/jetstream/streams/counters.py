@@ -49,8 +49,6 @@ _value_decoder: Final = msgspec.json.Decoder(CounterValue | None)
 
 
 class Total:
-    """The value of a counter and the totals of its sources."""
-
     __slots__ = ("sources", "value")
 
     def __init__(self, value: int = 0, sources: Sources | None = None) -> None:

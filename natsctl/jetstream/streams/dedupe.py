@@ -240,7 +240,6 @@ class Dedupe:
     # Recovery
 
     def recover(self, journal: Iterable[tuple[int, bytes]]) -> None:
-        """Rebuild the window from the journal and the headers of young messages."""
         found: dict[int, Entry] = {}
         for kind, body in journal:
             if kind == GONE_IDS:

@@ -165,7 +165,6 @@ class FastBatches:
         return len(self._open)
 
     def configure(self) -> None:
-        """Drop the open batches if batches are no longer allowed."""
         config = self._stream.config
         self._plain = not (config.allow_msg_counter or config.discard is DiscardPolicy.NEW)
         if self._open and not config.allow_batched:

@@ -63,7 +63,6 @@ class ContentLimits:
         return store.bytes + largest * len(payloads) <= config.max_bytes
 
     def trim(self, subject: bytes) -> None:
-        """Remove messages beyond the limits after a message on `subject` was stored."""
         self._trim_subject(subject)
         self._trim_stream()
 
@@ -77,7 +76,6 @@ class ContentLimits:
         return config.max_msgs_per_subject <= 0 or config.max_bytes <= 0 or config.discard is DiscardPolicy.NEW
 
     def trim_all(self, subjects: Iterable[bytes]) -> None:
-        """Remove messages beyond the limits after messages on these subjects were stored."""
         if self._stream.config.max_msgs_per_subject > 0:
             for subject in subjects:
                 self._trim_subject(subject)

@@ -45,8 +45,6 @@ MAX_NS: Final = (1 << 63) - 1
 
 
 class DeadlineBucket:
-    """Entries that are due in the same stretch of time."""
-
     __slots__ = ("dues", "in_order", "lowest", "seqs")
 
     def __init__(self) -> None:
@@ -126,7 +124,6 @@ class Deadlines:
         return bucket.lowest if bucket is not None else None
 
     def take_due(self, now_ns: int, limit: int) -> list[tuple[int, int]]:
-        """Remove and return up to `limit` due (sequence, time) pairs, by sequence."""
         due: list[tuple[int, int]] = []
         while len(due) < limit:
             bucket = self._first()

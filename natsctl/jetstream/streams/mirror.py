@@ -49,8 +49,6 @@ class _Seen(Model):
 
 
 class Mirror(Upstream):
-    """The copy that one stream keeps of another."""
-
     letter = "M"
     setup_failed = ErrCode.MIRROR_CONSUMER_SETUP_FAILED
     requires_flow_control = ErrCode.MIRROR_CONSUMER_REQUIRES_ACK_FC
@@ -133,7 +131,6 @@ class Mirror(Upstream):
         return refusal is not None
 
     def _take_with_header(self, seq: int, ts_ns: int, subject: bytes, header: bytes, payload: bytes) -> None:
-        """Store a message with a possible rollup header."""
         stream, config = self._stream, self._stream.config
         stream.pipeline.store_mirrored(seq, ts_ns, subject, header, payload)
         if config.allow_rollup_hdrs and not config.deny_purge:

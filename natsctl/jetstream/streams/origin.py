@@ -53,7 +53,6 @@ def identity(stream: Stream) -> str:
 
 
 def source_fields(source: StreamSource) -> tuple[str, str, str]:
-    """Return the name, filters and destinations that identify the messages of a source."""
     name = source.name
     if source.external is not None:
         name += ":" + short_hash(source.external.api)
@@ -118,8 +117,6 @@ _RANDOM: Final = 8
 
 
 class ConsumerAnswer(Model):
-    """The used part of the answer to a consumer's creation or reset."""
-
     stream_name: str = field(default_factory=blank)
     name: str = field(default_factory=blank)
     config: ConsumerConfig = field(default_factory=lambda: ConsumerConfig())

@@ -121,7 +121,6 @@ class PublishAcks:
         self._extras[seq] = extra
 
     def answer(self, reply: bytes, body: bytes) -> None:
-        """Answer a publisher that gave a reply subject."""
         if reply and not self._no_ack:
             self._account.publish(reply, b"", b"", body)
 

@@ -70,7 +70,6 @@ def check_expected_stream(stream: Stream, message: PendingMessage) -> ApiError |
 
 
 def check_expected_subject_seq(stream: Stream, message: PendingMessage) -> ApiError | None:
-    """Refuse a message if its subject's last sequence is not as expected."""
     expected = message.fields.get(headers.EXPECTED_LAST_SUBJECT_SEQ)
     of = message.fields.get(headers.EXPECTED_LAST_SUBJECT_SEQ_SUBJECT)
     if expected is None:
@@ -81,7 +80,6 @@ def check_expected_subject_seq(stream: Stream, message: PendingMessage) -> ApiEr
 
 
 def check_expected_seq(stream: Stream, message: PendingMessage) -> ApiError | None:
-    """Refuse a message if the stream's last sequence is not as expected."""
     expected = message.fields.get(headers.EXPECTED_LAST_SEQ)
     if expected is not None and read_seq(expected) != stream.store.last_seq:
         return error(ErrCode.STREAM_WRONG_LAST_SEQUENCE, seq=stream.store.last_seq)
@@ -142,7 +140,6 @@ def check_max_size(stream: Stream, message: PendingMessage) -> ApiError | None:
 
 
 def check_header(stream: Stream, message: PendingMessage) -> ApiError | None:
-    """Refuse a header that is too long for a record."""
     return error(ErrCode.STREAM_HEADER_EXCEEDS_MAXIMUM) if len(message.header) > MAX_HEADER_BYTES else None
 
 

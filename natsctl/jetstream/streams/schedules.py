@@ -190,7 +190,6 @@ class Schedules:
         self._stream.engine.ready(self)
 
     def run(self, budget: int) -> int:
-        """Fire the next due schedules, and ask for another turn if there are more."""
         store, engine = self._stream.store, self._stream.engine
         if not store.healthy or not self.active:
             return 0
@@ -259,7 +258,6 @@ class Schedules:
             self._end(fired.seq, fired.subject)
 
     def _end(self, seq: int, subject: bytes) -> None:
-        """Remove a schedule and all earlier messages on its subject."""
         stream = self._stream
         if stream.store.count_of(subject) == 1:
             stream.remove(seq)
@@ -299,7 +297,6 @@ class Schedules:
             stream.consumer_set.rewrite_if_large()
 
     def read_journal(self, records: list[tuple[int, bytes]]) -> None:
-        """Read the records written before the start."""
         for kind, body in records:
             if kind == NEXT_FIRING:
                 seq, next_ns = _decoder.decode(body)
@@ -366,7 +363,6 @@ class TimedMessages:
         self._loaded_for = wanted
 
     def recover(self, records: Iterable[tuple[int, bytes]]) -> None:
-        """Start loading messages stored before the start."""
         self.schedules.read_journal(list(records))
         self._load()
 

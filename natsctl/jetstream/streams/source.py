@@ -212,7 +212,6 @@ class SourceSet:
         return bool(self.sources)
 
     def configuring(self) -> Steps[None]:
-        """Read the sources from the configuration: start new ones, stop removed ones."""
         sources = self._stream.config.sources
         wanted: dict[str, StreamSource] = {}
         for piece in pieces(sources):

@@ -385,7 +385,6 @@ class Stream:
             yield from consumer.trimmed(gone)
 
     def recounting(self) -> Steps[None]:
-        """Recount num_pending of every consumer."""
         for consumer in tuple(self.consumers.values()):
             yield from consumer.recounting()
 
@@ -417,7 +416,6 @@ class Stream:
 
     @property
     def consumer_count(self) -> int:
-        """Return how many consumers lists show."""
         return self.consumer_set.count
 
     def state(self) -> StreamState:
@@ -436,7 +434,6 @@ class Stream:
         )
 
     def info(self) -> StreamInfo:
-        """Return configuration and state as create, update and list show them."""
         info = StreamInfo(
             config=self.config,
             created=format_time(self.created_ns),
@@ -455,6 +452,5 @@ class Stream:
         return "no space left on the store's disk" if self.store.full and not self.engine.store.has_room else ""
 
     def advise(self, action: ActionType) -> None:
-        """Publish that the stream was created, changed or deleted."""
         event = StreamAction(stream=self.name, action=action, template=self.config.template_owner)
         self.js.advise(event)

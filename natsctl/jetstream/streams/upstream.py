@@ -407,7 +407,6 @@ class Upstream:
 
     @property
     def requested(self) -> bool:
-        """Return whether a consumer was ever requested from the origin."""
         return bool(self._awaits)
 
     def info(self) -> StreamSourceInfo:

@@ -215,8 +215,6 @@ class ConfItem(NamedTuple):
 
 
 class ConfBlock(dict[str, ConfItem]):
-    """Keys and values of one pair of braces, in their order."""
-
     def __init__(self) -> None:
         super().__init__()
         self.variables: set[str] = set()

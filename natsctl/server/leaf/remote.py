@@ -204,7 +204,6 @@ class LeafRemote:
         return url
 
     def _take_offers(self, link: SolicitedLink) -> None:
-        """Put the addresses that the hub advertises before the configured ones."""
         if self.options.ignore_discovered_servers:
             return
         websocket = self.options.urls[0].is_websocket

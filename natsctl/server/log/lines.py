@@ -246,7 +246,6 @@ class Log:
 
 
 def is_journal(target: TextIO) -> bool:
-    """Return whether systemd says that this output goes to its journal."""
     said = os.environ.get("JOURNAL_STREAM")
     if not said:
         return False

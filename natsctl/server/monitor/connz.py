@@ -214,8 +214,6 @@ DEFAULT_LIMIT: Final = 1024
 
 
 class ConnState(IntEnum):
-    """The requested state of connections, with the numbers of the protocol."""
-
     OPEN = 0
     CLOSED = 1
     ALL = 2
@@ -310,7 +308,6 @@ def _choose(broker: Broker, options: ConnzOptions) -> Making[tuple[int, list[Ses
 
 
 def _subscribed(peers: Iterable[Session | LeafLink], pattern: bytes) -> Making[list[Session | LeafLink]]:
-    """Return the connections with a subscription that overlaps a pattern."""
     found: list[Session | LeafLink] = []
     for peer in peers:
         for number, subject in enumerate(tuple(_subjects(peer)), 1):

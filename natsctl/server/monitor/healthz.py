@@ -37,8 +37,6 @@ class HealthzOptions(EndpointOptions, kw_only=True, rename="kebab"):
 
 
 class HealthProblem(NamedTuple):
-    """One thing that is not well, and the status that it means."""
-
     kind: str
     text: str
     code: int = UNAVAILABLE
@@ -65,7 +63,6 @@ def healthz(server: ServerInstance, options: HealthzOptions) -> dict[str, Any]:
 
 
 def health_problems(server: ServerInstance, options: HealthzOptions) -> Iterator[HealthProblem]:
-    """Yield every reason why the server, or the requested object, is unhealthy."""
     for wanted, missing in (("account", "stream"), ("stream", "consumer")):
         if getattr(options, missing) and not getattr(options, wanted):
             text = f"{go_quote(wanted)} must not be empty when checking {missing} health"

@@ -81,8 +81,6 @@ Admission = Callable[[asyncio.StreamWriter], Awaitable[bool]]
 
 
 class HttpServer:
-    """A listener that answers requests of any method."""
-
     def __init__(
         self,
         host: str,
@@ -191,8 +189,6 @@ class HttpServer:
 
 
 class _Conversation:
-    """One connection: requests in, pages out."""
-
     __slots__ = ("_reader", "_wire", "_writer")
 
     def __init__(self, wire: h11.Connection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -127,8 +127,6 @@ _CONSUMER: Final = (
 
 
 class MetricsRow(NamedTuple):
-    """One stream or consumer: its labels, and a value for each family."""
-
     labels: str
     values: tuple[int, ...]
 

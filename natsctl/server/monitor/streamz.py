@@ -59,8 +59,6 @@ class ListEntry(NamedTuple):
 
 
 class Chosen(NamedTuple):
-    """The objects of a page, and how many there are on all pages."""
-
     rows: list[Any]
     total: int
 

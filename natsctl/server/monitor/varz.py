@@ -41,7 +41,6 @@ class IpqueueszOptions(EndpointOptions, kw_only=True):
 
 
 def ipqueuesz(server: ServerInstance, options: IpqueueszOptions) -> dict[str, Any]:
-    """Return queues by name: one for each stream with unsynced messages."""
     engine = server.engine
     if engine is None:
         return {}
@@ -73,15 +72,11 @@ _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 
 
 class ProcessUsage(NamedTuple):
-    """Resident memory in bytes, and CPU in percent of one core."""
-
     mem: int
     cpu: float
 
 
 class _Meter:
-    """The use of the CPU since it was last asked for."""
-
     def __init__(self) -> None:
         self.begin()
 
@@ -280,7 +275,6 @@ def _remote(remote: LeafRemoteOptions) -> dict[str, Any]:
 
 
 def varz(server: ServerInstance) -> dict[str, Any]:
-    """Return everything about the server that is not a list of its connections."""
     return {
         **_identity(server),
         **_limits(server),

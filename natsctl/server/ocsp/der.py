@@ -85,7 +85,6 @@ class DerReader:
         return int.from_bytes(self.content(identifier), "big", signed=True)
 
     def time_ns(self) -> int:
-        """Return a time of either type since 1970."""
         is_utc = self.has(UTC_TIME)
         return time_ns(self.content(*TIMES), is_utc=is_utc)
 

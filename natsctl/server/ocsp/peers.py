@@ -222,7 +222,6 @@ class PeerVerifier:
         raise fault
 
     def is_current(self, response: OcspResponse, options: OcspPeerOptions) -> bool:
-        """Return whether a response is in force now, with the clocks' allowed difference."""
         now_ns, skew_ns = self._clock.now_ns(), round(options.clock_skew_s * SECOND)
         now, skew = format_time(now_ns), format_seconds(options.clock_skew_s)
         about = f"is before now [{now}] with clockskew [{skew}]"

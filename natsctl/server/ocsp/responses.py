@@ -294,7 +294,6 @@ def _check_signature(key: object, algorithm: bytes, signature: bytes, signed: by
 
 
 def _may_sign(signer: x509.Certificate) -> bool:
-    """Return whether an authority's delegate may sign responses (RFC 6960, 4.2.2.2)."""
     from cryptography import x509
     from cryptography.x509.oid import ExtendedKeyUsageOID
 

@@ -76,7 +76,6 @@ class StapledLayer:
         return b"".join(parts)
 
     def _converted(self, error: SSL.Error) -> ssl.SSLError:
-        """Return an error with the reason that Python's `ssl` would name."""
         queue = error.args[0] if error.args and isinstance(error.args[0], list) else []
         words = str(queue[-1][-1]) if queue else "unexpected eof"
         reason = words.replace("ssl/tls alert", "sslv3 alert").upper().replace(" ", "_")

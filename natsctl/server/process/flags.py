@@ -65,7 +65,6 @@ class Given(msgspec.Struct, frozen=True):
         return found if isinstance(found, int) else default
 
     def texts(self, setting: str) -> tuple[str, ...]:
-        """Return every value of a setting that may be given more than once."""
         found = self.values.get(setting, ())
         return found if isinstance(found, tuple) else ()
 
@@ -183,8 +182,6 @@ USAGE_ERROR: Final = 2
 
 
 class StartDocuments(NamedTuple):
-    """The values of `--apply`, `--apply_account` and `--apply_prune`."""
-
     paths: tuple[str, ...]
     account: str = ""
     """The account of the documents; empty: the only one that has JetStream."""

@@ -81,7 +81,6 @@ def _pids(target: str) -> list[int]:
 
 
 def _running() -> Iterator[int]:
-    """Yield the other processes that run this server."""
     from pathlib import Path
 
     for folder in Path("/proc").glob("[0-9]*"):

@@ -87,8 +87,6 @@ TOKEN_BYTES: Final = 24
 
 
 class InProcessAddress(NamedTuple):
-    """The address of an in-process listener, and the token that it accepts."""
-
     url: str
     token: str
 
@@ -113,8 +111,6 @@ class _TokenAuthenticator:
 
 
 class _InProcessConnection(ClientConnection):
-    """The transport side of an in-process session."""
-
     __slots__ = ()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

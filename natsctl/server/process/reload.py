@@ -268,8 +268,6 @@ def _trusted(options: ServerOptions) -> object:
 
 
 class Reload(NamedTuple):
-    """Everything that a reload needs, read and checked."""
-
     new: ServerOptions
     derived: ServerOptions
     """With the values that come from the machine."""
@@ -406,7 +404,6 @@ class Reloader:
 
 
 def _forgetting(users: list[User]) -> Iterator[None]:
-    """Free users that a reload has replaced, some at a time."""
     while users:
         del users[-SUBS_STEP:]
         yield
@@ -418,7 +415,6 @@ def _credentials(options: ServerOptions) -> tuple[User, ...]:
 
 
 def _replace_gates(server: ServerInstance, new: ServerOptions, contexts: dict[str, TlsContexts]) -> None:
-    """Use the successfully read certificates for new connections."""
     if "clients" in server.listener_tls:
         load_tls_connections(new.tls)
         server.listener_tls["clients"].replace(new.tls, new.allow_non_tls, contexts.get("clients"))

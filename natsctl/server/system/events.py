@@ -140,8 +140,6 @@ class ConnectionEvents:
 
 
 class OcspEvents:
-    """Events about peers with bad certificates."""
-
     def __init__(self, broker: Broker, wake: Callable[[], None]) -> None:
         self._broker = broker
         self._wake = wake

@@ -61,7 +61,6 @@ class SecuredConnection(ClientConnection):
         raise NotImplementedError
 
     def _ended(self) -> None:
-        """Handle the other side's closing alert."""
         raise NotImplementedError
 
     # Time limits

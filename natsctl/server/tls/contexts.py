@@ -339,7 +339,6 @@ class TlsContexts:
         return ""
 
     def layer(self) -> Layer:
-        """Return the server's side of a new connection."""
         return TlsLayer(self._first, spare=self._spare)
 
 
@@ -482,7 +481,6 @@ class ListenerTls:
         return self._stapled or self._contexts
 
     def admits(self) -> bool:
-        """Count one handshake, and return whether the rate allows it."""
         limit = self.options.connection_rate_limit if self.options is not None else 0
         if limit <= 0:
             return True

@@ -69,8 +69,6 @@ class FrameError(Exception):
 
 
 class FrameEvent(NamedTuple):
-    """A received piece of a message, or a control frame with its payload."""
-
     opcode: Opcode
     payload: bytes
 
