@@ -134,13 +134,13 @@ async def fill(url: str, rows: Sequence[dict[str, Any]]) -> tuple[int, int]:
 # The job
 
 
-def job(url: str, folder: Path, master: str, per_batch: int) -> None:
+def job(server: dict[str, str], folder: Path, master: str, per_batch: int) -> None:
     """Run the four queries one after another; each ends when it has read what is there."""
     from natsctl.spark.session import SparkOptions, open_session
 
     with open_session(SparkOptions(master=master, conf=(("spark.sql.shuffle.partitions", "2"),))) as spark:
         airlines = spark.read.option("header", "true").csv(str(data_folder() / "airlines.csv"))
-        source = _Sources(spark, url, per_batch)
+        source = _Sources(spark, server, per_batch)
         unique = source.departures().dropDuplicates(["id", "hour"])
         named = unique.join(airlines, "carrier", "left").select("id", "carrier", "name", "delay")
         copy = source.stream("DEPARTURES").selectExpr(
@@ -160,11 +160,11 @@ def job(url: str, folder: Path, master: str, per_batch: int) -> None:
 
 
 class _Sources:
-    def __init__(self, spark: SparkSession, url: str, per_batch: int) -> None:
-        self._spark, self._url, self._per_batch = spark, url, per_batch
+    def __init__(self, spark: SparkSession, server: dict[str, str], per_batch: int) -> None:
+        self._spark, self._server, self._per_batch = spark, server, per_batch
 
     def stream(self, name: str) -> DataFrame:
-        reader = self._spark.readStream.format("jetstream").options(servers=self._url, startingOffsets="earliest")
+        reader = self._spark.readStream.format("jetstream").options(startingOffsets="earliest", **self._server)
         return reader.option("maxOffsetsPerTrigger", self._per_batch).load(name)
 
     def departures(self) -> DataFrame:
@@ -179,7 +179,7 @@ class _Sources:
         return self.stream(name).selectExpr(f"from_json(string(value), '{schema}') AS row").select("row.*")
 
     def into(self, frame: DataFrame, stream: str) -> DataStreamWriter:
-        return frame.writeStream.format("jetstream").options(servers=self._url, stream=stream)
+        return frame.writeStream.format("jetstream").options(stream=stream, **self._server)
 
 
 def _days(unique: DataFrame) -> DataFrame:
@@ -291,6 +291,7 @@ class FlightRun:
     def _start_driver(self) -> None:
         arguments = ["job", "--url", self._server.url, "--folder", self._folder, "--master", self._options.master]
         arguments += ["--per-batch", str(-(-self.summary.departures // BATCHES))]
+        arguments += ["--retries", self._options.retries] if self._options.retries else []
         with self._log.open("ab") as log:
             command = [sys.executable, "-m", "tests.support.spark_flights", *map(str, arguments)]
             self._driver = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
@@ -370,12 +371,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--outage-s", type=float, default=60.0)
     parser.add_argument("--server", choices=("natsctl", "reference"), default="natsctl")
     parser.add_argument("--master", default="local[2,4]")
+    parser.add_argument("--retries", default="", help="numRetries of the job, instead of the default")
     parser.add_argument("--url", help="of the job")
     parser.add_argument("--folder", type=Path, help="of the job")
     parser.add_argument("--per-batch", type=int, help="of the job")
     options = parser.parse_args(arguments)
     if options.part == "job":
-        job(options.url, options.folder, options.master, options.per_batch)
+        retries = {"numRetries": options.retries} if options.retries else {}
+        job({"servers": options.url, **retries}, options.folder, options.master, options.per_batch)
         return 0
     with tempfile.TemporaryDirectory(prefix="natsctl-flights-") as folder:
         run = FlightRun(Path(folder), options)
