@@ -2,42 +2,29 @@
 
 from typing import Final
 
-from natsctl.cli.framework.verbs import Verb
+from natsctl.cli.framework.verbs import Verb, verb
 
 CLAIMS: Final = "natsctl.api.jwt_claims:AccountClaims"
 
 ACCOUNT_VERBS = (
-    Verb(
+    verb(
         "add, create, new",
         "auth.account_settings.add",
-        answer=CLAIMS,
-        examples=("natsctl auth account add APP --jetstream --js-disk 10GB --connections 100",),
+        CLAIMS,
+        "natsctl auth account add APP --jetstream --js-disk 10GB --connections 100",
     ),
-    Verb("info, show, view, i", "auth.account_settings.info", answer=CLAIMS),
-    Verb(
-        "edit, update",
-        "auth.account_settings.edit",
-        answer=CLAIMS,
-        examples=("natsctl auth account edit APP --connections 200",),
-    ),
-    Verb("ls, list", "auth.account_settings.ls", answer="cli.auth.account_settings:ListedAccount[]"),
-    Verb(
-        "rm",
-        "auth.account_settings.rm",
-        answer="cli.auth.account_settings:Removed",
-        examples=("natsctl auth account rm OLD --force",),
-    ),
-    Verb(
+    verb("info, show, view, i", "auth.account_settings.info", CLAIMS),
+    verb("edit, update", "auth.account_settings.edit", CLAIMS, "natsctl auth account edit APP --connections 200"),
+    verb("ls, list", "auth.account_settings.ls", "cli.auth.account_settings:ListedAccount[]"),
+    verb("rm", "auth.account_settings.rm", "cli.auth.account_settings:Removed", "natsctl auth account rm OLD --force"),
+    verb(
         "push",
         "auth.account_settings.push",
-        answer="cli.auth.account_settings:PushedAccount",
-        examples=("natsctl auth account push APP --context system",),
+        "cli.auth.account_settings:PushedAccount",
+        "natsctl auth account push APP --context system",
     ),
-    Verb(
-        "query, pull",
-        "auth.account_settings.query",
-        answer=CLAIMS,
-        examples=("natsctl auth account query APP app.jwt --context system",),
+    verb(
+        "query, pull", "auth.account_settings.query", CLAIMS, "natsctl auth account query APP app.jwt --context system"
     ),
     Verb("imports, i, imp, import", "auth.sharing.IMPORT_VERBS", "Manage the imports of an account"),
     Verb("exports, e, exp, export", "auth.sharing.EXPORT_VERBS", "Manage the exports of an account"),

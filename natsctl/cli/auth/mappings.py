@@ -14,7 +14,7 @@ from natsctl.cli.framework.consent import confirmed_at_terminal
 from natsctl.cli.framework.flags import Force, Json
 from natsctl.cli.framework.parameters import Argument, Option
 from natsctl.cli.framework.session import Session
-from natsctl.cli.framework.verbs import Verb
+from natsctl.cli.framework.verbs import verb
 from natsctl.cli.render.page import Page
 from natsctl.cli.render.text import count, safe
 from natsctl.client.auth.account_claims import add_mapping, mappings_of, read_mappings, remove_mapping, set_mapping
@@ -164,18 +164,13 @@ def mapping_rm(
 
 
 VERBS = (
-    Verb(
+    verb(
         "add, new, a",
         mapping_add,
-        answer="cli.auth.mappings:ShownMappings",
-        examples=("natsctl auth account mappings add APP orders.new orders.v2.new 20",),
+        "cli.auth.mappings:ShownMappings",
+        "natsctl auth account mappings add APP orders.new orders.v2.new 20",
     ),
-    Verb("ls, list", mapping_ls, answer="cli.auth.mappings:ShownMappings"),
-    Verb("info, i, show, view", mapping_info, answer="cli.auth.mappings:ShownMappings"),
-    Verb(
-        "rm",
-        mapping_rm,
-        answer="cli.auth.account_settings:Removed",
-        examples=("natsctl auth account mappings rm APP orders.new",),
-    ),
+    verb("ls, list", mapping_ls, "cli.auth.mappings:ShownMappings"),
+    verb("info, i, show, view", mapping_info, "cli.auth.mappings:ShownMappings"),
+    verb("rm", mapping_rm, "cli.auth.account_settings:Removed", "natsctl auth account mappings rm APP orders.new"),
 )

@@ -16,7 +16,7 @@ from natsctl.cli.framework import output
 from natsctl.cli.framework.flags import Json
 from natsctl.cli.framework.parameters import Argument, Option
 from natsctl.cli.framework.session import Session
-from natsctl.cli.framework.verbs import Verb
+from natsctl.cli.framework.verbs import Verb, verb
 from natsctl.client.auth.keys import KEY_BYTES, KINDS, SignatureError, generate_key
 from natsctl.client.auth.operators import EntityExistsError
 
@@ -182,22 +182,18 @@ def nuid(json: Json = False) -> None:
 
 
 VERBS = (
-    Verb(
+    verb(
         "gen",
         generate,
-        answer="cli.auth.nkeys:GeneratedKey",
-        examples=("natsctl auth nkey gen user --output user.nk", "natsctl auth nkey gen curve --public"),
+        "cli.auth.nkeys:GeneratedKey",
+        "natsctl auth nkey gen user --output user.nk",
+        "natsctl auth nkey gen curve --public",
     ),
-    Verb("show", show, answer="cli.auth.nkeys:PublicKey", examples=("natsctl auth nkey show user.nk",)),
-    Verb("sign", sign, answer="cli.auth.nkeys:Signature", examples=("natsctl auth nkey sign data.bin user.nk",)),
-    Verb(
-        "verify",
-        verify,
-        answer="cli.auth.nkeys:Verified",
-        examples=("natsctl auth nkey verify data.bin data.sig user.nk",),
-    ),
+    verb("show", show, "cli.auth.nkeys:PublicKey", "natsctl auth nkey show user.nk"),
+    verb("sign", sign, "cli.auth.nkeys:Signature", "natsctl auth nkey sign data.bin user.nk"),
+    verb("verify", verify, "cli.auth.nkeys:Verified", "natsctl auth nkey verify data.bin data.sig user.nk"),
     Verb("seal, encrypt, enc", seal),
     Verb("unseal, open, decrypt, dec", unseal),
 )
 
-NUID_VERBS = (Verb("gen", nuid, answer="cli.auth.nkeys:Nuid"),)
+NUID_VERBS = (verb("gen", nuid, "cli.auth.nkeys:Nuid"),)

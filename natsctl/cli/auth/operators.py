@@ -16,7 +16,7 @@ from natsctl.cli.framework.consent import can_ask, check_consent, confirmed
 from natsctl.cli.framework.flags import Force, Json, Names
 from natsctl.cli.framework.parameters import Argument, Option
 from natsctl.cli.framework.session import Session
-from natsctl.cli.framework.verbs import Verb
+from natsctl.cli.framework.verbs import Verb, verb
 from natsctl.cli.render.text import safe
 from natsctl.client.auth.keys import KeyPair, find_key
 from natsctl.client.auth.operators import Entity, EntityExistsError, Operator, new_operator
@@ -378,9 +378,9 @@ def keys_rm(
 
 
 KEY_VERBS = (
-    Verb("list, ls", keys_ls, answer="cli.auth.operators:PublicKey[]"),
-    Verb("add, new, create", keys_add, answer="cli.auth.operators:SigningKey"),
-    Verb("rm, delete", keys_rm, answer="cli.auth.operators:RemovedKey"),
+    verb("list, ls", keys_ls, "cli.auth.operators:PublicKey[]"),
+    verb("add, new, create", keys_add, "cli.auth.operators:SigningKey"),
+    verb("rm, delete", keys_rm, "cli.auth.operators:RemovedKey"),
 )
 
 _ONE = "cli.auth.operators:StoredOperator"
@@ -389,33 +389,18 @@ PublicKey = str
 """A public key as text."""
 
 VERBS = (
-    Verb(
-        "add",
-        add,
-        answer=_ONE,
-        examples=("natsctl auth operator add ACME --service nats://nats.acme.example:4222",),
-    ),
-    Verb("info, show, view, i", info, answer=_ONE),
-    Verb("ls, list", ls, answer="cli.auth.operators:ListedOperator[]|cli.auth.operators:PublicKey[]"),
-    Verb("edit, update", edit, answer=_ONE, examples=("natsctl auth operator edit ACME --tags production",)),
-    Verb(
-        "import",
-        import_jwt,
-        answer=_ONE,
-        examples=("natsctl auth operator import ACME.jwt identity.nk signing.nk",),
-    ),
-    Verb("select", select, answer="cli.auth.operators:SelectedOperator"),
-    Verb(
+    verb("add", add, _ONE, "natsctl auth operator add ACME --service nats://nats.acme.example:4222"),
+    verb("info, show, view, i", info, _ONE),
+    verb("ls, list", ls, "cli.auth.operators:ListedOperator[]|cli.auth.operators:PublicKey[]"),
+    verb("edit, update", edit, _ONE, "natsctl auth operator edit ACME --tags production"),
+    verb("import", import_jwt, _ONE, "natsctl auth operator import ACME.jwt identity.nk signing.nk"),
+    verb("select", select, "cli.auth.operators:SelectedOperator"),
+    verb(
         "backup",
         backup,
-        answer="cli.auth.operators:WrittenFile",
-        examples=("natsctl auth operator backup ACME acme.sealed --key backup.xk",),
+        "cli.auth.operators:WrittenFile",
+        "natsctl auth operator backup ACME acme.sealed --key backup.xk",
     ),
-    Verb(
-        "restore",
-        restore,
-        answer=_ONE,
-        examples=("natsctl auth operator restore ACME acme.sealed --key backup.xk",),
-    ),
+    verb("restore", restore, _ONE, "natsctl auth operator restore ACME acme.sealed --key backup.xk"),
     Verb("keys, sk, s", KEY_VERBS, "Manage an operator's signing keys"),
 )

@@ -28,7 +28,7 @@ from natsctl.cli.framework.flags import (
 )
 from natsctl.cli.framework.parameters import Argument, Option
 from natsctl.cli.framework.session import Session
-from natsctl.cli.framework.verbs import Verb
+from natsctl.cli.framework.verbs import verb
 from natsctl.cli.render.auth import add_user_limits
 from natsctl.cli.render.page import Page
 from natsctl.cli.render.text import count, safe
@@ -226,21 +226,14 @@ def rm(
 
 _KEY: Final = "cli.auth.roles:SigningKey"
 VERBS = (
-    Verb(
+    verb(
         "add, new, a, n",
         add,
-        answer=_KEY,
-        examples=(
-            "natsctl auth account keys add APP reader --sub-allow 'orders.>' --pub-deny '>'",
-            "natsctl auth account keys add APP --unscoped",
-        ),
+        _KEY,
+        "natsctl auth account keys add APP reader --sub-allow 'orders.>' --pub-deny '>'",
+        "natsctl auth account keys add APP --unscoped",
     ),
-    Verb("info, i, show, view", info, answer=_KEY),
-    Verb("ls, list", ls, answer=f"{_KEY}[]"),
-    Verb(
-        "rm",
-        rm,
-        answer="cli.auth.account_settings:Removed",
-        examples=("natsctl auth account keys rm APP --key reader --force",),
-    ),
+    verb("info, i, show, view", info, _KEY),
+    verb("ls, list", ls, f"{_KEY}[]"),
+    verb("rm", rm, "cli.auth.account_settings:Removed", "natsctl auth account keys rm APP --key reader --force"),
 )

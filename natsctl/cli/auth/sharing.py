@@ -13,7 +13,7 @@ from natsctl.cli.framework.consent import confirmed
 from natsctl.cli.framework.flags import Force, Json
 from natsctl.cli.framework.parameters import Argument, Option
 from natsctl.cli.framework.session import Session
-from natsctl.cli.framework.verbs import Verb
+from natsctl.cli.framework.verbs import Verb, verb
 from natsctl.cli.render.page import Page
 from natsctl.cli.render.text import count, safe, stamp
 from natsctl.client.auth.account_claims import (
@@ -357,12 +357,12 @@ def _verbs(
     add, edit, ls, kv = commands
     lines = [(f"natsctl auth account {kind}s {example}",) for example in examples]
     return (
-        Verb("add, new, a, n", add, answer=answer, examples=lines[0]),
-        Verb("info, i, show, view", _info_of(kind, about[0]), answer=answer),
-        Verb("edit, update", edit, answer=answer, examples=lines[1]),
-        Verb("ls, list", ls, answer=f"{answer}[]"),
-        Verb("rm", _rm_of(kind, about[1]), answer="cli.auth.account_settings:Removed", examples=lines[2]),
-        Verb("kv", kv, answer=f"{answer}[]", examples=lines[3]),
+        verb("add, new, a, n", add, answer, *lines[0]),
+        verb("info, i, show, view", _info_of(kind, about[0]), answer),
+        verb("edit, update", edit, answer, *lines[1]),
+        verb("ls, list", ls, f"{answer}[]"),
+        verb("rm", _rm_of(kind, about[1]), "cli.auth.account_settings:Removed", *lines[2]),
+        verb("kv", kv, f"{answer}[]", *lines[3]),
     )
 
 

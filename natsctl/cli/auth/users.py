@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 from natsctl.api.errors import UsageError
 from natsctl.api.jwt_claims import UserClaims
@@ -16,10 +16,23 @@ from natsctl.cli.auth.selection import CHOSEN, AccountFlags, picked, save
 from natsctl.cli.context import ShowSecrets
 from natsctl.cli.framework import output
 from natsctl.cli.framework.consent import can_ask, check_consent, confirmed
-from natsctl.cli.framework.flags import Defaults, Force, Json, Names
+from natsctl.cli.framework.flags import (
+    LIMIT,
+    SIZE,
+    SWITCH,
+    TEXT,
+    Defaults,
+    Flag,
+    FlagKind,
+    Force,
+    Given,
+    Json,
+    Names,
+    flagged,
+)
 from natsctl.cli.framework.parameters import Argument, Option
 from natsctl.cli.framework.session import Session
-from natsctl.cli.framework.verbs import Verb
+from natsctl.cli.framework.verbs import verb
 from natsctl.cli.render.text import safe
 from natsctl.client.auth.claims import put
 from natsctl.client.auth.operators import EntityExistsError, ManagedAccount, ManagedUser
@@ -27,7 +40,7 @@ from natsctl.client.auth.operators import EntityExistsError, ManagedAccount, Man
 if TYPE_CHECKING:
     from natsctl.client.auth.nsc_store import NscStore
 
-DEFAULT_PAYLOAD = "1048576"
+DEFAULT_PAYLOAD = 1048576
 """Largest message of a user that is made without --payload."""
 
 
@@ -68,86 +81,42 @@ class WrittenCredentials(Model, kw_only=True):
 
 Name = Annotated[str, Argument(metavar="NAME", help="name of the user")]
 MaybeUser = Annotated[str | None, Argument(metavar="USER", help="the user, by name or public key")]
-Bearer = Annotated[bool | None, Option("--bearer/--no-bearer", help="the JWT suffices to log in")]
-Data = Annotated[str | None, Option("--data", metavar="SIZE", help="max size of a message [-1, no limit]")]
-Locale = Annotated[str | None, Option("--locale", metavar="TEXT", help="time zone of the times of connections")]
-Payload = Annotated[
-    str | None, Option("--payload", metavar="SIZE", help="maximum size of a message [1MiB]; -1 is no limit")
-]
-Subscriptions = Annotated[
-    int | None, Option("--subscriptions", metavar="N", min=-1, help="max subscriptions [-1, no limit]")
-]
-PubAllow = Annotated[
-    list[str] | None, Option("--pub-allow", metavar="PATTERN", help="may publish there; may be repeated")
-]
-PubDeny = Annotated[
-    list[str] | None, Option("--pub-deny", metavar="PATTERN", help="may not publish there; may be repeated")
-]
-SubAllow = Annotated[
-    list[str] | None, Option("--sub-allow", metavar="PATTERN", help="may subscribe there; may be repeated")
-]
-SubDeny = Annotated[
-    list[str] | None, Option("--sub-deny", metavar="PATTERN", help="may not subscribe there; may be repeated")
-]
 Credential = Annotated[Path | None, Option("--credential", metavar="FILE", help="write a creds file, too")]
 
 
-def set_permissions(place: dict[str, Any], direction: str, allow: list[str] | None, deny: list[str] | None) -> None:
-    """Set the subjects of one direction; None leaves a list unchanged, [""] empties it."""
-    for key, subjects in (("allow", allow), ("deny", deny)):
-        if subjects is not None:
-            if "" in subjects and len(subjects) > 1:
-                raise UsageError(f"--{direction}-{key} is empty", hint=f"--{direction}-{key} '' removes them all")
-            put(place.setdefault(direction, {}), key, [subject for subject in subjects if subject])
+def _patterns(subjects: list[str]) -> list[str]:
+    if "" in subjects and len(subjects) > 1:
+        raise ValueError("a subject is empty; a single '' removes them all")
+    return [subject for subject in subjects if subject]
 
 
-def limit_of(text: str, flag: str) -> int:
-    """Return the bytes of a limit, -1 for none; raises UsageError."""
-    try:
-        return parse_size(text)
-    except ValueError as failure:
-        raise UsageError(f"{flag}: {failure}") from None
+_PATTERNS = FlagKind("PATTERN", str, repeated=True, gather=_patterns)
+RULES = (
+    Flag("--bearer", SWITCH, "bearer_token", "the JWT suffices to log in"),
+    Flag("--data", SIZE, "data", "max size of a message [-1, no limit]"),
+    Flag("--locale", TEXT, "times_location", "time zone of the times of connections"),
+    Flag("--payload", SIZE, "payload", "maximum size of a message [1MiB]; -1 is no limit"),
+    Flag("--pub-allow", _PATTERNS, "pub.allow", "may publish there; may be repeated"),
+    Flag("--pub-deny", _PATTERNS, "pub.deny", "may not publish there; may be repeated"),
+    Flag("--sub-allow", _PATTERNS, "sub.allow", "may subscribe there; may be repeated"),
+    Flag("--sub-deny", _PATTERNS, "sub.deny", "may not subscribe there; may be repeated"),
+    Flag("--subscriptions", LIMIT, "subs", "max subscriptions [-1, no limit]"),
+)
+"""Limits and permissions of a user."""
 
 
-class Rules(NamedTuple):
-    """Limits and permissions of a user: a bundle of flags."""
-
-    bearer: Bearer = None
-    data: Data = None
-    locale: Locale = None
-    payload: Payload = None
-    pub_allow: PubAllow = None
-    pub_deny: PubDeny = None
-    sub_allow: SubAllow = None
-    sub_deny: SubDeny = None
-    subscriptions: Subscriptions = None
-
-    @property
-    def are_given(self) -> bool:
-        return any(one is not None for one in self)
-
-    def set(self, user: ManagedUser) -> None:
-        """Set the given rules; raises UsageError, also for a user who has the rules of a role."""
-        if user.scope is not None:
-            if self.are_given:
-                role = user.scope.get("role") or user.issuer
-                raise UsageError(
-                    f"user {user.name} has the limits and permissions of the role {role}, and none of its own",
-                    hint="natsctl auth account keys add makes another role, natsctl auth user add --key ROLE its users",
-                )
-            return
-        body = user.nats
-        for key, value in (
-            ("bearer_token", self.bearer),
-            ("times_location", self.locale),
-            ("data", None if self.data is None else limit_of(self.data, "--data")),
-            ("payload", None if self.payload is None else limit_of(self.payload, "--payload")),
-            ("subs", self.subscriptions),
-        ):
-            if value is not None:
-                put(body, key, value)
-        set_permissions(body, "pub", self.pub_allow, self.pub_deny)
-        set_permissions(body, "sub", self.sub_allow, self.sub_deny)
+def _set_rules(user: ManagedUser, given: Given) -> None:
+    """Set the given rules; raises UsageError for a user who has the rules of a role."""
+    if given and user.scope is not None:
+        raise UsageError(
+            f"user {user.name} has the limits and permissions of the role {user.scope.get('role') or user.issuer}, "
+            "and none of its own",
+            hint="natsctl auth account keys add makes another role, natsctl auth user add --key ROLE its users",
+        )
+    for flag in RULES:
+        if flag.name in given:
+            direction, _, key = str(flag.to).rpartition(".")
+            put(user.nats.setdefault(direction, {}) if direction else user.nats, key, given[flag.name])
 
 
 def _picked(session: Session, account: ManagedAccount, name: str | None) -> ManagedUser:
@@ -165,9 +134,10 @@ def _show(user: ManagedUser, json: bool, show_secrets: bool = False) -> None:
     output.show_page(render_user(user))
 
 
+@flagged(RULES)
 def add(
     session: Session,
-    rules: Rules,
+    given: Given,
     name: Name,
     chosen: AccountFlags,
     key: Annotated[
@@ -187,22 +157,21 @@ def add(
     place, owner = chosen.find(session)
     user = owner.add_user(name, key or "")
     if user.scope is None:
-        rules = _with_defaults(rules, asking=can_ask(session) and not defaults)
-    rules.set(user)
+        given = _with_defaults(given, asking=can_ask(session) and not defaults)
+    _set_rules(user, given)
     change_tags(user, tags)
     user.sign()
     _save(session, place, user, credential)
     _show(user, json)
 
 
-def _with_defaults(rules: Rules, *, asking: bool) -> Rules:
-    if not rules.payload:
-        payload = _asked("Maximum Payload", _PAYLOAD_HELP) if asking else DEFAULT_PAYLOAD
-        rules = rules._replace(payload=payload)
-    if rules.subscriptions is None and asking:
-        answer = _asked("Maximum Subscriptions", _SUBSCRIPTIONS_HELP)
-        rules = rules._replace(subscriptions=limit_of(answer, "--subscriptions"))
-    return rules
+def _with_defaults(given: Given, *, asking: bool) -> Given:
+    given = dict(given)
+    if "--payload" not in given:
+        given["--payload"] = _asked("Maximum Payload", _PAYLOAD_HELP) if asking else DEFAULT_PAYLOAD
+    if "--subscriptions" not in given and asking:
+        given["--subscriptions"] = _asked("Maximum Subscriptions", _SUBSCRIPTIONS_HELP)
+    return given
 
 
 def _save(session: Session, place: NscStore, user: ManagedUser, file: Path | None) -> None:
@@ -216,19 +185,16 @@ _PAYLOAD_HELP = "The largest message that the user can send, such as 64KiB; -1 i
 _SUBSCRIPTIONS_HELP = "The number of subscriptions that the user can have; -1 is no limit"
 
 
-def _asked(text: str, help: str) -> str:
+def _asked(text: str, help: str) -> Any:
     from natsctl.cli.framework.prompts import Question, prompt
 
-    def read(answer: str) -> str:
-        parse_size(answer)
-        return answer
-
-    return str(prompt(Question(text, help, default="-1", read=read)))
+    return prompt(Question(text, help, default="-1", read=parse_size))
 
 
+@flagged(RULES)
 def edit(
     session: Session,
-    rules: Rules,
+    given: Given,
     name: MaybeUser = None,
     chosen: AccountFlags = CHOSEN,
     tags: Tags = None,
@@ -241,12 +207,12 @@ def edit(
     Subjects replace the flag's earlier ones, and '' removes them. Creds files that were written before still hold the
     old JWT, and servers accept it: --credential replaces one.
     """
-    if not rules.are_given and all(one is None for one in (tags, no_tags, credential)):
+    if not given and all(one is None for one in (tags, no_tags, credential)):
         raise UsageError("nothing to change: give flags such as --pub-allow, --payload or --tags")
     _check_free(credential, True)
     place, owner = chosen.find(session)
     user = _picked(session, owner, name)
-    rules.set(user)
+    _set_rules(user, given)
     change_tags(user, tags, no_tags)
     user.sign()
     _save(session, place, user, credential)
@@ -379,28 +345,21 @@ def _check_free(file: Path | None, force: bool) -> None:
 _ONE = "cli.auth.users:StoredUser"
 
 VERBS = (
-    Verb(
+    verb(
         "add, create, new",
         add,
-        answer=_ONE,
-        examples=(
-            "natsctl auth user add app ORDERS --pub-allow 'orders.>' --credential app.creds",
-            "natsctl auth user add watcher ORDERS --key reader",
-        ),
+        _ONE,
+        "natsctl auth user add app ORDERS --pub-allow 'orders.>' --credential app.creds",
+        "natsctl auth user add watcher ORDERS --key reader",
     ),
-    Verb("info, show, view, i", info, answer=_ONE),
-    Verb("edit, update", edit, answer=_ONE, examples=("natsctl auth user edit app ORDERS --payload 64KiB",)),
-    Verb("ls", ls, answer="cli.auth.users:ListedUser[]|cli.auth.operators:PublicKey[]"),
-    Verb(
-        "rm",
-        rm,
-        answer="cli.auth.users:RemovedUser",
-        examples=("natsctl auth user rm app ORDERS --revoke --force",),
-    ),
-    Verb(
+    verb("info, show, view, i", info, _ONE),
+    verb("edit, update", edit, _ONE, "natsctl auth user edit app ORDERS --payload 64KiB"),
+    verb("ls", ls, "cli.auth.users:ListedUser[]|cli.auth.operators:PublicKey[]"),
+    verb("rm", rm, "cli.auth.users:RemovedUser", "natsctl auth user rm app ORDERS --revoke --force"),
+    verb(
         "credential, cred, creds",
         credential,
-        answer="cli.auth.users:WrittenCredentials",
-        examples=("natsctl auth user credential app.creds app ORDERS --expire 30d",),
+        "cli.auth.users:WrittenCredentials",
+        "natsctl auth user credential app.creds app ORDERS --expire 30d",
     ),
 )

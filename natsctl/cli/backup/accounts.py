@@ -33,7 +33,7 @@ from natsctl.cli.framework.flags import Force, Json, Progress
 from natsctl.cli.framework.live import progress as shown
 from natsctl.cli.framework.parameters import Argument, Option
 from natsctl.cli.framework.session import Session
-from natsctl.cli.framework.verbs import Verb
+from natsctl.cli.framework.verbs import verb
 from natsctl.cli.render.text import safe
 from natsctl.client.backup.manifest import Document
 
@@ -257,16 +257,11 @@ def restore(
 
 
 RESTORE_VERBS = (
-    Verb(
-        "stream",
-        "stream.transfer.restore",
-        answer="StreamInfo",
-        examples=("natsctl backup restore stream ./orders",),
-    ),
-    Verb(
+    verb("stream", "stream.transfer.restore", "StreamInfo", "natsctl backup restore stream ./orders"),
+    verb(
         "account",
         restore_account,
-        answer="client.backup.account_backup:AccountOutcome",
-        examples=("natsctl backup restore account /data/js-backup",),
+        "client.backup.account_backup:AccountOutcome",
+        "natsctl backup restore account /data/js-backup",
     ),
 )

@@ -63,6 +63,11 @@ class Verb(NamedTuple):
             yield from ((f"{verb.name} {path}", found) for path, found in verb.below())
 
 
+def verb(names: str, command: str | Callable[..., Any], answer: str = "", *examples: str) -> Verb:
+    """Return the row of a command, with the answer and examples that `Verb` describes."""
+    return Verb(names, command, answer=answer, examples=examples)
+
+
 def _loaded(command: Any) -> Any:
     if not command or not isinstance(command, str):
         return command or None

@@ -28,7 +28,7 @@ from natsctl.cli.framework.flags import (
 )
 from natsctl.cli.framework.parameters import ExitError, Option
 from natsctl.cli.framework.session import Session
-from natsctl.cli.framework.verbs import Verb
+from natsctl.cli.framework.verbs import verb
 from natsctl.client.checks import (
     MonitoringCheck,
     check_connection,
@@ -428,49 +428,22 @@ def _import_client() -> None:
 
 
 VERBS = (
-    Verb(
-        "connection, conn",
-        connection,
-        answer=_ANSWER,
-        examples=("natsctl server check connection --rtt-warn 100ms --rtt-critical 500ms",),
+    verb(
+        "connection, conn", connection, _ANSWER, "natsctl server check connection --rtt-warn 100ms --rtt-critical 500ms"
     ),
-    Verb(
-        "stream",
-        stream,
-        answer=_ANSWER,
-        examples=("natsctl server check stream --stream ORDERS --peer-expect 3 --msgs-critical 10",),
+    verb("stream", stream, _ANSWER, "natsctl server check stream --stream ORDERS --peer-expect 3 --msgs-critical 10"),
+    verb(
+        "consumer", consumer, _ANSWER, "natsctl srv check consumer --stream S --consumer C --unprocessed-critical 1000"
     ),
-    Verb(
-        "consumer",
-        consumer,
-        answer=_ANSWER,
-        examples=("natsctl srv check consumer --stream S --consumer C --unprocessed-critical 1000",),
+    verb(
+        "message, msg", message, _ANSWER, "natsctl srv check message --stream ORDERS --subject ORDERS.new --age-warn 1h"
     ),
-    Verb(
-        "message, msg",
-        message,
-        answer=_ANSWER,
-        examples=("natsctl srv check message --stream ORDERS --subject ORDERS.new --age-warn 1h",),
+    verb("meta, raft", meta, _ANSWER, "natsctl server check meta --expect 3 --lag-critical 100 --seen-critical 10s"),
+    verb(
+        "request, req", request, _ANSWER, "natsctl server check request --subject orders.status --match-payload ready"
     ),
-    Verb(
-        "meta, raft",
-        meta,
-        answer=_ANSWER,
-        examples=("natsctl server check meta --expect 3 --lag-critical 100 --seen-critical 10s",),
-    ),
-    Verb(
-        "request, req",
-        request,
-        answer=_ANSWER,
-        examples=("natsctl server check request --subject orders.status --match-payload ready",),
-    ),
-    Verb("jetstream, js", jetstream, answer=_ANSWER),
-    Verb(
-        "server",
-        server,
-        answer=_ANSWER,
-        examples=("natsctl srv check server --js-required --format prometheus --outfile nats.prom",),
-    ),
-    Verb("kv", kv, answer=_ANSWER),
-    Verb("credential", credential, answer=_ANSWER),
+    verb("jetstream, js", jetstream, _ANSWER),
+    verb("server", server, _ANSWER, "natsctl srv check server --js-required --format prometheus --outfile nats.prom"),
+    verb("kv", kv, _ANSWER),
+    verb("credential", credential, _ANSWER),
 )

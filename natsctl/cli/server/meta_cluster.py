@@ -28,7 +28,7 @@ from natsctl.cli.framework.flags import (
 from natsctl.cli.framework.parameters import Argument, Option
 from natsctl.cli.framework.resolve import did_you_mean, pick
 from natsctl.cli.framework.session import Session
-from natsctl.cli.framework.verbs import Verb
+from natsctl.cli.framework.verbs import verb
 from natsctl.cli.leadership import announce_leader, announce_step_down
 from natsctl.cli.render.text import safe, yes
 from natsctl.client.leaders import peers_of
@@ -338,29 +338,22 @@ def _show_rescued(answers: Sequence[dict[str, Any]], *, quiet: bool) -> None:
 
 
 VERBS = (
-    Verb(
+    verb(
         "step-down, stepdown, sd, elect, down, d",
         step_down,
-        answer="cli.server.meta_cluster:Election",
-        examples=("natsctl server cluster step-down --host n2",),
+        "cli.server.meta_cluster:Election",
+        "natsctl server cluster step-down --host n2",
     ),
-    Verb("peer-remove, rm, pr", peer_remove, answer="cli.server.overview:Success"),
-    Verb(
-        "evacuate",
-        evacuate,
-        answer="cli.server.meta_cluster:Evacuation",
-        examples=("natsctl server cluster evacuate n3 --dry-run",),
-    ),
-    Verb(
+    verb("peer-remove, rm, pr", peer_remove, "cli.server.overview:Success"),
+    verb("evacuate", evacuate, "cli.server.meta_cluster:Evacuation", "natsctl server cluster evacuate n3 --dry-run"),
+    verb(
         "rescue",
         rescue,
-        answer="cli.server.meta_cluster:Rescue",
-        examples=("natsctl server cluster rescue", "natsctl server cluster rescue --quorum 1"),
+        "cli.server.meta_cluster:Rescue",
+        "natsctl server cluster rescue",
+        "natsctl server cluster rescue --quorum 1",
     ),
-    Verb(
-        "balance",
-        balance,
-        answer="cli.server.meta_cluster:ConnectionBalance",
-        examples=("natsctl server cluster balance 10s --idle 1m",),
+    verb(
+        "balance", balance, "cli.server.meta_cluster:ConnectionBalance", "natsctl server cluster balance 10s --idle 1m"
     ),
 )

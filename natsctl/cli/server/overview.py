@@ -27,7 +27,7 @@ from natsctl.cli.framework.flags import (
 from natsctl.cli.framework.live import Every, plot_room, watch
 from natsctl.cli.framework.parameters import Argument, Option
 from natsctl.cli.framework.session import Session
-from natsctl.cli.framework.verbs import Verb
+from natsctl.cli.framework.verbs import verb
 from natsctl.cli.render.tables import Columns, Reverse, Sort, Wide, sorted_rows
 from natsctl.cli.render.text import duration, safe
 
@@ -412,9 +412,9 @@ def account_purge(session: Session, account: Account, force: Force = False, json
     output.emit_json(answer) if json else output.emit(f"Purge operation on account {safe(account)} initiated")
 
 
-CONFIG_VERBS = (Verb("reload", reload, answer="cli.server.overview:ServerAnswer"),)
+CONFIG_VERBS = (verb("reload", reload, "cli.server.overview:ServerAnswer"),)
 
 ACCOUNT_VERBS = (
-    Verb("info, i", account_info, answer="cli.server.overview:AccountDetail"),
-    Verb("purge", account_purge, answer="cli.server.overview:Success"),
+    verb("info, i", account_info, "cli.server.overview:AccountDetail"),
+    verb("purge", account_purge, "cli.server.overview:Success"),
 )

@@ -28,7 +28,7 @@ from natsctl.cli.framework.flags import (
 )
 from natsctl.cli.framework.parameters import Argument, Option
 from natsctl.cli.framework.session import Session
-from natsctl.cli.framework.verbs import Verb
+from natsctl.cli.framework.verbs import verb
 from natsctl.cli.render.tables import Column, Columns, Reverse, Sort, Wide, render_sheet, sorted_rows
 from natsctl.cli.server.overview import (
     ARCHIVE,
@@ -542,32 +542,27 @@ def downgrade(
 
 
 VERBS = (
-    Verb(
+    verb(
         "accounts, acct",
         accounts,
-        answer=f"cli.server.report:Account|{_again('Account')}",
-        examples=("natsctl server report accounts --sort in-msgs",),
+        f"cli.server.report:Account|{_again('Account')}",
+        "natsctl server report accounts --sort in-msgs",
     ),
-    Verb(
+    verb(
         "connections, conn, connz, conns",
         connections,
-        answer=_again("Connection"),
-        examples=(
-            "natsctl srv report connections --account ORDERS --sort out-bytes --top 10",
-            "natsctl srv report connections --state closed --filter 'out_msgs > 1000'",
-        ),
+        _again("Connection"),
+        "natsctl srv report connections --account ORDERS --sort out-bytes --top 10",
+        "natsctl srv report connections --state closed --filter 'out_msgs > 1000'",
     ),
-    Verb("leafnodes, leaf, leafz", leafnodes, answer=_again("Leafnode")),
-    Verb("routes, route", routes, answer=_again("Route")),
-    Verb("gateways, super, gateway", gateways, answer=_again("Gateway")),
-    Verb("cpu", cpu, answer="cli.server.report:Use|cli.server.report:Use*"),
-    Verb("mem", mem, answer="cli.server.report:Use|cli.server.report:Use*"),
-    Verb("health", health, answer=_again("ServerAnswer", "overview")),
-    Verb(
-        "jetstream, jsz, js",
-        jetstream,
-        answer=_again("ServerAnswer", "overview"),
-        examples=("natsctl server report jetstream --leaders",),
+    verb("leafnodes, leaf, leafz", leafnodes, _again("Leafnode")),
+    verb("routes, route", routes, _again("Route")),
+    verb("gateways, super, gateway", gateways, _again("Gateway")),
+    verb("cpu", cpu, "cli.server.report:Use|cli.server.report:Use*"),
+    verb("mem", mem, "cli.server.report:Use|cli.server.report:Use*"),
+    verb("health", health, _again("ServerAnswer", "overview")),
+    verb(
+        "jetstream, jsz, js", jetstream, _again("ServerAnswer", "overview"), "natsctl server report jetstream --leaders"
     ),
-    Verb("downgrade", downgrade, answer="cli.server.report:Downgrade"),
+    verb("downgrade", downgrade, "cli.server.report:Downgrade"),
 )

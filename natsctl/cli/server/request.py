@@ -28,7 +28,7 @@ from natsctl.cli.framework.flags import (
 )
 from natsctl.cli.framework.parameters import Argument
 from natsctl.cli.framework.session import Session
-from natsctl.cli.framework.verbs import Verb
+from natsctl.cli.framework.verbs import verb
 from natsctl.cli.render.text import safe
 from natsctl.cli.server.overview import (
     ARCHIVE,
@@ -253,32 +253,22 @@ _LINES = "cli.server.overview:ServerAnswer*"
 
 
 VERBS = (
-    Verb("accounts, accountz, acct", accounts, answer=_LINES),
-    Verb("connections, conn, connz", connections, answer=_LINES),
-    Verb("gateways, gateway, gwy, gatewayz", gateways, answer=_LINES),
-    Verb("ipqueue, ipq, ipqueuesz", ipqueue, answer=_LINES),
-    Verb("jetstream-health, healthz", jetstream_health, answer=_LINES),
-    Verb(
+    verb("accounts, accountz, acct", accounts, _LINES),
+    verb("connections, conn, connz", connections, _LINES),
+    verb("gateways, gateway, gwy, gatewayz", gateways, _LINES),
+    verb("ipqueue, ipq, ipqueuesz", ipqueue, _LINES),
+    verb("jetstream-health, healthz", jetstream_health, _LINES),
+    verb(
         "jetstream, jsz, js",
         jetstream,
-        answer=_LINES,
-        examples=("natsctl server request jetstream --account ORDERS --streams --consumer",),
+        _LINES,
+        "natsctl server request jetstream --account ORDERS --streams --consumer",
     ),
-    Verb(
-        "kick",
-        kick,
-        answer="cli.server.overview:ServerAnswer",
-        examples=("natsctl server request kick 42 n1",),
-    ),
-    Verb("leafnodes, leaf, leafz", leafnodes, answer=_LINES),
-    Verb(
-        "profile",
-        profile,
-        answer="cli.server.request:Profile[]",
-        examples=("natsctl server request profile heap /tmp --host n1",),
-    ),
-    Verb("raft, raftz", raft, answer=_LINES),
-    Verb("routes, route, routez", routes, answer=_LINES),
-    Verb("subscriptions, sub, subsz", subscriptions, answer=_LINES),
-    Verb("variables, var, varz", variables, answer=_LINES),
+    verb("kick", kick, "cli.server.overview:ServerAnswer", "natsctl server request kick 42 n1"),
+    verb("leafnodes, leaf, leafz", leafnodes, _LINES),
+    verb("profile", profile, "cli.server.request:Profile[]", "natsctl server request profile heap /tmp --host n1"),
+    verb("raft, raftz", raft, _LINES),
+    verb("routes, route, routez", routes, _LINES),
+    verb("subscriptions, sub, subsz", subscriptions, _LINES),
+    verb("variables, var, varz", variables, _LINES),
 )

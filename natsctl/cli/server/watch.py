@@ -14,7 +14,7 @@ from natsctl.cli.framework.flags import Given, Json, Rounds, flagged, interval_s
 from natsctl.cli.framework.output import width
 from natsctl.cli.framework.parameters import Option
 from natsctl.cli.framework.session import Session
-from natsctl.cli.framework.verbs import Verb
+from natsctl.cli.framework.verbs import Verb, verb
 from natsctl.cli.render.tables import Column, Reverse, Sort, render_sheet
 from natsctl.cli.server.overview import SCOPE, scope_of
 from natsctl.cli.server.report import readable_answers, top
@@ -181,11 +181,11 @@ def accounts(session: Session, given: Given, looks: Looks, number: Number = 0) -
     show_rows("Accounts", WATCHED_ACCOUNTS, look, looks, "conns", number)
 
 
-API_VERBS = (Verb("requests, req", requests, answer="cli.server.watch:Activity*"),)
+API_VERBS = (verb("requests, req", requests, "cli.server.watch:Activity*"),)
 
 VERBS = (
-    Verb("servers, server, srv", servers, answer="cli.server.watch:Activity*"),
-    Verb("jetstream, jsz, js", jetstream, answer="cli.server.watch:Activity*"),
-    Verb("accounts, account, acct", accounts, answer="cli.server.watch:Activity*"),
+    verb("servers, server, srv", servers, "cli.server.watch:Activity*"),
+    verb("jetstream, jsz, js", jetstream, "cli.server.watch:Activity*"),
+    verb("accounts, account, acct", accounts, "cli.server.watch:Activity*"),
     Verb("api", API_VERBS, "Watch the JetStream API"),
 )

@@ -13,7 +13,6 @@ from typing import Any, Final
 from natsctl.api.errors import UsageError, file_errors
 from natsctl.api.locations import Location
 from natsctl.api.units import SECOND
-from natsctl.client import asset_config
 from natsctl.desired.assets import (
     AssetKey,
     DesiredAsset,
@@ -24,6 +23,7 @@ from natsctl.desired.assets import (
     without_labels,
     without_server_made,
 )
+from natsctl.desired.documents.bucket_fields import stream_fields
 from natsctl.desired.terraform.configuration import SCHEMAS, Module, TerraformInstance, given_variables, passed_over
 from natsctl.desired.terraform.hcl import Block, parse
 from natsctl.desired.terraform.hcl_json import SUFFIX, parse_json
@@ -114,40 +114,18 @@ def _filter(config: Config, body: Body, faults: list[Fault]) -> None:
         config["filter_subject"] = config.pop("filter_subjects")[0]
 
 
-def _kv(config: Config, body: Body, faults: list[Fault]) -> Made | None:
+def _bucket(kind: Kind, config: Config) -> Made | None:
     if "bucket" not in config:
         return None
-    stream = asset_config.new_kv_bucket(config["bucket"])
-    asset_config.set_history(stream, config.get("history") or 1)
-    asset_config.set_ttl(stream, config.get("ttl") or 0)
-    asset_config.set_marker_ttl(stream, config.get("limit_marker_ttl") or 0)
-    stream["max_msg_size"] = config.get("max_value_size") or -1
-    return _bucket(stream, config)
-
-
-def _object_store(config: Config, body: Body, faults: list[Fault]) -> Made | None:
-    if "bucket" not in config:
-        return None
-    stream = asset_config.new_object_bucket(config["bucket"])
-    asset_config.set_object_ttl(stream, config.get("ttl") or 0)
-    if config.get("compression"):
-        stream["compression"] = "s2"
-    return _bucket(stream, config)
-
-
-def _bucket(stream: Config, config: Config) -> Made:
-    """Add the fields that both kinds of buckets have to the stream."""
-    stream["max_bytes"] = config.get("max_bucket_size") or -1
-    stream["num_replicas"] = config.get("replicas") or 1
-    stream |= {name: config[name] for name in ("description", "storage", "placement") if name in config}
+    stream = stream_fields(kind, config)
     return AssetKey(stream["name"]), stream
 
 
 _MAKERS: Final[dict[str, tuple[Kind, Callable[[Config, Body, list[Fault]], Made | None]]]] = {
     "jetstream_stream": (Kind.STREAM, _stream),
     "jetstream_consumer": (Kind.CONSUMER, _consumer),
-    "jetstream_kv_bucket": (Kind.KEY_VALUE, _kv),
-    "jetstream_obj_bucket": (Kind.OBJECT_STORE, _object_store),
+    "jetstream_kv_bucket": (Kind.KEY_VALUE, lambda config, body, faults: _bucket(Kind.KEY_VALUE, config)),
+    "jetstream_obj_bucket": (Kind.OBJECT_STORE, lambda config, body, faults: _bucket(Kind.OBJECT_STORE, config)),
 }
 
 
