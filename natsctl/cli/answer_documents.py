@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from msgspec import UNSET, Struct, UnsetType, defstruct, field, structs, to_builtins
+from msgspec import UNSET, Struct, UnsetType, defstruct, field, structs
 
 from natsctl.api.model import Duration, Model, Time
 from natsctl.api.versions import SERVER_METADATA
@@ -218,18 +218,15 @@ class Bucket(AnyBucket, kw_only=True, omit_defaults=False):
 Listed = either("Listed", "A bucket, or an entry with its value if requested.", Bucket, Entry)
 
 
-def bucket_document(answer: Answer[Any]) -> dict[str, Any]:
+def bucket_document(answer: Answer[Any]) -> Bucket:
     config, state = answer.value.config, answer.value.state
-    document: dict[str, Any] = to_builtins(
-        Bucket(
-            **shared_fields(KV, answer),
-            history=config.max_msgs_per_subject,
-            values=state.messages,
-            keys=state.num_subjects,
-            marker_ttl=config.subject_delete_marker_ttl,
-            max_value_size=config.max_msg_size or -1,
-            mirror=KV.bucket_of(config.mirror.name) if config.mirror else None,
-            sources=[KV.bucket_of(one.name) for one in config.sources],
-        )
+    return Bucket(
+        **shared_fields(KV, answer),
+        history=config.max_msgs_per_subject,
+        values=state.messages,
+        keys=state.num_subjects,
+        marker_ttl=config.subject_delete_marker_ttl,
+        max_value_size=config.max_msg_size or -1,
+        mirror=KV.bucket_of(config.mirror.name) if config.mirror else None,
+        sources=[KV.bucket_of(one.name) for one in config.sources],
     )
-    return document

@@ -37,6 +37,7 @@ from natsctl.client.buckets import (
 )
 
 if TYPE_CHECKING:
+    from natsctl.cli.answer_documents import AnyBucket
     from natsctl.cli.framework.session import Session
     from natsctl.client.kv import KeyNotFoundError
     from natsctl.client.object_store import ObjectNotFoundError
@@ -148,12 +149,14 @@ def _asked(ask: Callable[[], list[str]]) -> list[str] | None:
         return None
 
 
-def _document(kind: BucketKind, answer: Answer[Any]) -> dict[str, Any]:
+def _document(kind: BucketKind, answer: Answer[Any]) -> AnyBucket:
     if kind is KV:
         from natsctl.cli.answer_documents import bucket_document
-    else:
-        from natsctl.cli.object import bucket_document
-    return bucket_document(answer)
+
+        return bucket_document(answer)
+    from natsctl.cli.object import bucket_document as object_bucket_document
+
+    return object_bucket_document(answer)
 
 
 def show_bucket(kind: BucketKind, answer: Answer[Any], json: bool, done: str = "") -> None:

@@ -143,8 +143,14 @@ def _write(
 
     The new revision is printed at a terminal, and elsewhere unless `quiet`.
     """
+    from natsctl.client.kv import KeyValueBucket as OpenBucket
+
+    async def opened_and_written(manager: Manager) -> tuple[OpenBucket, Answer[Any]]:
+        opened = await OpenBucket.open(manager, bucket)
+        return opened, await write(opened)
+
     with suggesting_in_bucket(session):
-        opened, answer = session.ask(lambda manager: _written(manager, bucket, write), changes=True)
+        opened, answer = session.ask(opened_and_written, changes=True)
     if json:
         output.emit_json(written_document(bucket, key, "PUT", answer.raw))
         return opened
@@ -167,8 +173,13 @@ def get(
     json: Json = False,
 ) -> None:
     """Show the value of a key; --raw writes only the value."""
+    from natsctl.client.kv import KeyValueBucket as OpenBucket
+
+    async def read(manager: Manager) -> ReadEntry:
+        return await (await OpenBucket.open(manager, bucket)).get(key, revision or 0)
+
     with suggesting_in_bucket(session):
-        entry = session.ask(lambda manager: _entry(manager, bucket, key, revision or 0))
+        entry = session.ask(read)
     if json:
         output.emit_json(entry_document(entry))
     elif raw:
@@ -179,22 +190,6 @@ def get(
 
         show_message(render_heading(entry), [], entry.value or b"")
         output.emit("")
-
-
-async def _written(
-    manager: Manager, bucket: str, write: Callable[[OpenBucket], Awaitable[Answer[Any]]]
-) -> tuple[OpenBucket, Answer[Any]]:
-    from natsctl.client.kv import KeyValueBucket as OpenBucket
-
-    opened = await OpenBucket.open(manager, bucket)
-    return opened, await write(opened)
-
-
-async def _entry(manager: Manager, bucket: str, key: str, revision: int) -> ReadEntry:
-    from natsctl.client.kv import KeyValueBucket as OpenBucket
-
-    opened = await OpenBucket.open(manager, bucket)
-    return await opened.get(key, revision)
 
 
 def history(

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any
 
-from msgspec import UNSET, UnsetType, field, to_builtins
+from msgspec import UNSET, UnsetType, field
 
 from natsctl.api.errors import UsageError
 from natsctl.api.model import Model
@@ -535,9 +535,8 @@ class Bucket(AnyBucket, kw_only=True, omit_defaults=False):
 Listed = either("Listed", "A bucket, or an object of one.", Bucket, Object)
 
 
-def bucket_document(answer: Answer[Any]) -> dict[str, Any]:
-    document: dict[str, Any] = to_builtins(Bucket(**shared_fields(OBJECTS, answer), sealed=answer.value.config.sealed))
-    return document
+def bucket_document(answer: Answer[Any]) -> Bucket:
+    return Bucket(**shared_fields(OBJECTS, answer), sealed=answer.value.config.sealed)
 
 
 VERBS = (

@@ -80,9 +80,17 @@ def info(
     no_select: NoSelect = False,
     all_streams: All = False,
     json: Json = False,
+    *,
+    state_only: bool = False,
 ) -> None:
     """Show a consumer's configuration and state."""
-    _show(session, stream, consumer, no_select, all_streams, json, state_only=False)
+    if no_select and not (stream and consumer):
+        raise UsageError("a consumer is needed: give STREAM and CONSUMER")
+    where = pick_stream(session, stream, all_streams=all_streams)
+    name = pick_consumer(session, where, consumer)
+    with suggesting(session, where, name):
+        answer = session.ask(lambda manager: manager.consumer_info(where, name))
+    show_info(answer, json, state_only)
 
 
 def state(
@@ -94,26 +102,7 @@ def state(
     json: Json = False,
 ) -> None:
     """Show a consumer's state."""
-    _show(session, stream, consumer, no_select, all_streams, json, state_only=True)
-
-
-def _show(
-    session: Session,
-    stream: str | None,
-    consumer: str | None,
-    no_select: bool,
-    all_streams: bool,
-    json: bool,
-    *,
-    state_only: bool,
-) -> None:
-    if no_select and not (stream and consumer):
-        raise UsageError("a consumer is needed: give STREAM and CONSUMER")
-    where = pick_stream(session, stream, all_streams=all_streams)
-    name = pick_consumer(session, where, consumer)
-    with suggesting(session, where, name):
-        answer = session.ask(lambda manager: manager.consumer_info(where, name))
-    show_info(answer, json, state_only)
+    info(session, stream, consumer, no_select, all_streams, json, state_only=True)
 
 
 def ls(

@@ -336,16 +336,15 @@ def given_on_stdin(given: Mapping[str, Any]) -> dict[str, Any]:
     name = wanted[0]
     if given.get(name):
         raise UsageError(f"--{name} and --{name}-stdin exclude each other")
-    secret = _asked_secret(name) if sys.stdin.isatty() else _first_line()
+    if sys.stdin.isatty():
+        import getpass
+
+        secret = getpass.getpass(f"{name.capitalize()}: ", sys.stderr)
+    else:
+        secret = _first_line()
     if not secret:
         raise UsageError(f"--{name}-stdin: no {name} on stdin")
     return {**given, name: secret}
-
-
-def _asked_secret(name: str) -> str:
-    import getpass
-
-    return getpass.getpass(f"{name.capitalize()}: ", sys.stderr)
 
 
 def _first_line() -> str:

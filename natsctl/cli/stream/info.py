@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from natsctl.api.errors import ErrCode, UsageError
 from natsctl.cli.framework import output
-from natsctl.cli.framework.flags import Json, StreamName
+from natsctl.cli.framework.flags import Json, NoSelect, StreamName
 from natsctl.cli.framework.parameters import Option
 from natsctl.cli.framework.resolve import if_there, pick_stream, suggesting
 from natsctl.cli.framework.session import Session
@@ -56,7 +56,6 @@ def show_info(answer: Answer[Any], json: bool, done: str = "") -> None:
 
 
 StateOnly = Annotated[bool, Option("--state", help="only the state")]
-NoSelect = Annotated[bool, Option("--no-select", help="do not ask which one")]
 
 
 def info(
@@ -67,7 +66,9 @@ def info(
     json: Json = False,
 ) -> None:
     """Show a stream's configuration and state."""
-    name = _existing(session, stream, no_select)
+    if no_select and not stream:
+        raise UsageError("a stream is needed: give STREAM")
+    name = pick_stream(session, stream)
     with suggesting(session, name):
         answer = session.ask(lambda manager: manager.stream_info(name))
     if json or not state_only:
@@ -81,9 +82,3 @@ def info(
 def state(session: Session, stream: StreamName = None, no_select: NoSelect = False, json: Json = False) -> None:
     """Show a stream's state."""
     info(session, stream, state_only=True, no_select=no_select, json=json)
-
-
-def _existing(session: Session, stream: str | None, no_select: bool) -> str:
-    if no_select and not stream:
-        raise UsageError("a stream is needed: give STREAM")
-    return pick_stream(session, stream)
