@@ -14,7 +14,7 @@ from natsctl.cli.framework import output
 from natsctl.cli.framework.flags import Given, Json, flagged
 from natsctl.cli.framework.parameters import Option
 from natsctl.cli.framework.session import Session
-from natsctl.cli.framework.verbs import Verb
+from natsctl.cli.framework.verbs import Verb, verb
 from natsctl.cli.render.page import Page, Section
 from natsctl.cli.render.text import count, duration, listed, safe, when, yes
 from natsctl.cli.server.overview import Server, Top
@@ -96,8 +96,8 @@ def _permissions(page: Page, permissions: Mapping[str, Any]) -> None:
     section = page.section("Connection Permissions")
     for act in ("publish", "subscribe"):
         rules = permissions.get(act) or {}
-        for verb in ("allow", "deny"):
-            section.many(f"{act.title()} {verb.title()}", [safe(str(subject)) for subject in rules.get(verb) or ()])
+        for rule in ("allow", "deny"):
+            section.many(f"{act.title()} {rule.title()}", [safe(str(subject)) for subject in rules.get(rule) or ()])
 
 
 def _tier(page: Page, title: str, tier: Tier) -> None:
@@ -277,38 +277,29 @@ class AccountStatistics(msgspec.Struct):
 
 
 REPORT_VERBS = (
-    Verb(
+    verb(
         "connections, conn, connz, conns",
         connections,
-        answer="cli.server.report:Connection[]",
-        examples=("natsctl account report connections --sort in-bytes --top 10",),
+        "cli.server.report:Connection[]",
+        "natsctl account report connections --sort in-bytes --top 10",
     ),
-    Verb(
-        "statistics, stats, statsz, statz",
-        statistics,
-        answer="cli.account:AccountStatistics[]",
-    ),
+    verb("statistics, stats, statsz, statz", statistics, "cli.account:AccountStatistics[]"),
 )
 
 VERBS = (
-    Verb("info, nfo, i", info, answer="cli.account:AccountOverview"),
+    verb("info, nfo, i", info, "cli.account:AccountOverview"),
     Verb("report, rep", REPORT_VERBS, "Show the account's connections and their traffic"),
-    Verb(
-        "tls",
-        tls,
-        answer="client.certificates:Certificate[]",
-        examples=("natsctl account tls --no-pem --expire-warn 30d",),
-    ),
-    Verb(
+    verb("tls", tls, "client.certificates:Certificate[]", "natsctl account tls --no-pem --expire-warn 30d"),
+    verb(
         "backup, snapshot",
         "backup.accounts.backup_account",
-        answer="client.backup.account_backup:AccountOutcome",
-        examples=("natsctl account backup /data/account --parallel 8",),
+        "client.backup.account_backup:AccountOutcome",
+        "natsctl account backup /data/account --parallel 8",
     ),
-    Verb(
+    verb(
         "restore",
         "backup.accounts.restore_account",
-        answer="client.backup.account_backup:AccountOutcome",
-        examples=("natsctl account restore /data/account --on-existing skip",),
+        "client.backup.account_backup:AccountOutcome",
+        "natsctl account restore /data/account --on-existing skip",
     ),
 )

@@ -20,7 +20,7 @@ from natsctl.cli.framework import output
 from natsctl.cli.framework.flags import Json, Raw
 from natsctl.cli.framework.parameters import Argument, Option, as_usage_error
 from natsctl.cli.framework.session import Session
-from natsctl.cli.framework.verbs import Verb
+from natsctl.cli.framework.verbs import verb
 from natsctl.cli.render.text import safe, stamp
 
 if TYPE_CHECKING:
@@ -378,30 +378,23 @@ def _list(found: Sequence[Artifact]) -> None:
 
 
 VERBS = (
-    Verb(
-        "gather, capture, cap",
-        gather,
-        answer="cli.audit:GatheredBundle",
-        examples=("natsctl --context system audit gather -o audit.zip",),
+    verb(
+        "gather, capture, cap", gather, "cli.audit:GatheredBundle", "natsctl --context system audit gather -o audit.zip"
     ),
-    Verb(
+    verb(
         "analyze",
         analyze,
-        answer="natsctl.client.audit.analysis:Analysis",
-        examples=(
-            "natsctl audit analyze audit.zip",
-            "natsctl audit analyze audit.zip --skip SERVER_007 --fail-on fail",
-            "natsctl audit analyze audit.zip --threshold SERVER_003.cpu=70% --markdown",
-        ),
+        "natsctl.client.audit.analysis:Analysis",
+        "natsctl audit analyze audit.zip",
+        "natsctl audit analyze audit.zip --skip SERVER_007 --fail-on fail",
+        "natsctl audit analyze audit.zip --threshold SERVER_003.cpu=70% --markdown",
     ),
-    Verb("checks, ls", checks, answer="natsctl.client.audit.analysis:AuditCheck[]"),
-    Verb(
+    verb("checks, ls", checks, "natsctl.client.audit.analysis:AuditCheck[]"),
+    verb(
         "query",
         query,
-        answer="cli.audit:FoundArtifact[]|cli.audit:AnyDocument*",
-        examples=(
-            "natsctl audit query audit.zip --account ORDERS",
-            "natsctl audit query audit.zip --type variables --show",
-        ),
+        "cli.audit:FoundArtifact[]|cli.audit:AnyDocument*",
+        "natsctl audit query audit.zip --account ORDERS",
+        "natsctl audit query audit.zip --type variables --show",
     ),
 )

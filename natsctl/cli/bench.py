@@ -29,7 +29,7 @@ from natsctl.cli.framework.flags import (
 )
 from natsctl.cli.framework.parameters import Argument, Option, as_usage_error
 from natsctl.cli.framework.session import Session
-from natsctl.cli.framework.verbs import Verb
+from natsctl.cli.framework.verbs import Verb, verb
 from natsctl.client.bench.load import DEFAULT_BUCKET, DEFAULT_CONSUMER, DEFAULT_STREAM, Load
 
 if TYPE_CHECKING:
@@ -362,79 +362,44 @@ def old_pull(session: Session, subject: Subject, given: Given, reported: Reporte
 
 
 GET_VERBS = (
-    Verb("sync", get_sync, answer=REPORT, examples=("natsctl bench js get sync --msgs 10000",)),
-    Verb("batch", get_batch, answer=REPORT, examples=("natsctl bench js get batch --msgs 10000",)),
+    verb("sync", get_sync, REPORT, "natsctl bench js get sync --msgs 10000"),
+    verb("batch", get_batch, REPORT, "natsctl bench js get batch --msgs 10000"),
 )
 
 PUBLISH_VERBS = (
-    Verb(
-        "sync",
-        sync,
-        answer=REPORT,
-        examples=("natsctl bench js pub sync test.load --create --msgs 10000",),
-    ),
-    Verb(
-        "async",
-        asynchronous,
-        answer=REPORT,
-        examples=("natsctl bench js pub async test.load --create --batch 500 --clients 2",),
-    ),
-    Verb(
-        "atomic, batch",
-        atomic,
-        answer=REPORT,
-        examples=("natsctl bench js pub atomic test.load --create --batch 1000",),
-    ),
-    Verb(
-        "fast",
-        fast,
-        answer=REPORT,
-        examples=("natsctl bench js pub fast test.load --create --max-outstanding-acks 2",),
-    ),
+    verb("sync", sync, REPORT, "natsctl bench js pub sync test.load --create --msgs 10000"),
+    verb("async", asynchronous, REPORT, "natsctl bench js pub async test.load --create --batch 500 --clients 2"),
+    verb("atomic, batch", atomic, REPORT, "natsctl bench js pub atomic test.load --create --batch 1000"),
+    verb("fast", fast, REPORT, "natsctl bench js pub fast test.load --create --max-outstanding-acks 2"),
 )
 
 JETSTREAM_VERBS = (
     Verb("pub", PUBLISH_VERBS, "Publish to a stream"),
-    Verb("ordered", ordered, answer=REPORT, examples=("natsctl bench js ordered --msgs 10000",)),
-    Verb(
-        "consume",
-        consume,
-        answer=REPORT,
-        examples=("natsctl bench js consume --msgs 10000 --clients 2 --acks all",),
-    ),
-    Verb("fetch", fetch, answer=REPORT, examples=("natsctl bench js fetch --batch 100 --doubleack",)),
+    verb("ordered", ordered, REPORT, "natsctl bench js ordered --msgs 10000"),
+    verb("consume", consume, REPORT, "natsctl bench js consume --msgs 10000 --clients 2 --acks all"),
+    verb("fetch", fetch, REPORT, "natsctl bench js fetch --batch 100 --doubleack"),
     Verb("get", GET_VERBS, "Read a stream without a consumer"),
 )
 
 OLD_VERBS = (
-    Verb("ordered", old_ordered, answer=REPORT, examples=("natsctl bench oldjs ordered 'test.>' --msgs 10000",)),
-    Verb("push", old_push, answer=REPORT, examples=("natsctl bench oldjs push test.load --msgs 10000",)),
-    Verb("pull", old_pull, answer=REPORT, examples=("natsctl bench oldjs pull test.load --msgs 10000 --no-ack",)),
+    verb("ordered", old_ordered, REPORT, "natsctl bench oldjs ordered 'test.>' --msgs 10000"),
+    verb("push", old_push, REPORT, "natsctl bench oldjs push test.load --msgs 10000"),
+    verb("pull", old_pull, REPORT, "natsctl bench oldjs pull test.load --msgs 10000 --no-ack"),
 )
 
 BUCKET_VERBS = (
-    Verb("put", put, answer=REPORT, examples=("natsctl bench kv put --msgs 10000 --randomize 1000",)),
-    Verb("get", get, answer=REPORT, examples=("natsctl bench kv get --msgs 10000 --randomize 1000",)),
+    verb("put", put, REPORT, "natsctl bench kv put --msgs 10000 --randomize 1000"),
+    verb("get", get, REPORT, "natsctl bench kv get --msgs 10000 --randomize 1000"),
 )
 
 SERVICE_VERBS = (
-    Verb(
-        "request, req",
-        request,
-        answer=REPORT,
-        examples=("natsctl bench service request test.service --msgs 10000 --clients 2",),
-    ),
-    Verb("serve", serve, answer=REPORT, examples=("natsctl bench service serve test.service",)),
+    verb("request, req", request, REPORT, "natsctl bench service request test.service --msgs 10000 --clients 2"),
+    verb("serve", serve, REPORT, "natsctl bench service serve test.service"),
 )
 
 VERBS = (
-    Verb(
-        "pub",
-        pub,
-        answer=REPORT,
-        examples=("natsctl bench pub test.load --msgs 1000000 --size 512B --clients 2",),
-    ),
-    Verb("sub", sub, answer=REPORT, examples=("natsctl bench sub test.load --msgs 1000000",)),
+    verb("pub", pub, REPORT, "natsctl bench pub test.load --msgs 1000000 --size 512B --clients 2"),
+    verb("sub", sub, REPORT, "natsctl bench sub test.load --msgs 1000000"),
     Verb("service", SERVICE_VERBS, "Requests, and a service that answers them"),
     Verb("js", JETSTREAM_VERBS, "Publish to streams, read from them"),
     Verb("kv", BUCKET_VERBS, "Put into buckets, get from them"),

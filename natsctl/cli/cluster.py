@@ -18,7 +18,7 @@ from natsctl.cli.framework import output
 from natsctl.cli.framework.flags import Force, Json, length_option
 from natsctl.cli.framework.parameters import Option
 from natsctl.cli.framework.session import Session
-from natsctl.cli.framework.verbs import Verb
+from natsctl.cli.framework.verbs import verb
 from natsctl.cli.render.text import safe
 from natsctl.client.message import DryRunError
 
@@ -334,16 +334,12 @@ class ExistingFilesError(NatsctlError):
 
 
 VERBS = (
-    Verb(
+    verb(
         "run",
         run,
-        answer="cli.cluster:ClusterEvent*",
-        examples=("natsctl cluster run --nodes 3", "natsctl cluster run --dir ./cluster --port 4222"),
+        "cli.cluster:ClusterEvent*",
+        "natsctl cluster run --nodes 3",
+        "natsctl cluster run --dir ./cluster --port 4222",
     ),
-    Verb(
-        "config",
-        config,
-        answer="cli.cluster:WrittenDeployment",
-        examples=("natsctl cluster config --nodes a,b,c --out ./cluster",),
-    ),
+    verb("config", config, "cli.cluster:WrittenDeployment", "natsctl cluster config --nodes a,b,c --out ./cluster"),
 )

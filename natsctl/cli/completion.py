@@ -17,7 +17,7 @@ from natsctl.cli.framework.candidates import SHELLS
 from natsctl.cli.framework.flags import Json
 from natsctl.cli.framework.parameters import Argument, as_usage_error
 from natsctl.cli.framework.session import Session
-from natsctl.cli.framework.verbs import Verb
+from natsctl.cli.framework.verbs import Verb, verb
 from natsctl.cli.render.text import safe
 
 
@@ -139,10 +139,5 @@ VERBS: tuple[Verb, ...] = (
     Verb("bash", bash),
     Verb("zsh", zsh),
     Verb("fish", fish),
-    Verb(
-        "install",
-        install,
-        answer="cli.completion:Installed",
-        examples=("natsctl completion install zsh",),
-    ),
+    verb("install", install, "cli.completion:Installed", "natsctl completion install zsh"),
 )

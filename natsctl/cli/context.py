@@ -18,7 +18,7 @@ from natsctl.cli.framework.flags import Force, IfNotExists, Json, MissingOk
 from natsctl.cli.framework.globals import CONTEXT_KEYS
 from natsctl.cli.framework.parameters import Argument, ExitError, Option
 from natsctl.cli.framework.session import Session
-from natsctl.cli.framework.verbs import Verb
+from natsctl.cli.framework.verbs import verb
 from natsctl.cli.render.page import Page
 from natsctl.cli.render.tables import render_table
 from natsctl.cli.render.text import duration, safe
@@ -515,23 +515,21 @@ class Unselected(Model, kw_only=True):
 
 
 VERBS = (
-    Verb(
+    verb(
         "add, create, save",
         add,
-        answer=_ONE,
-        examples=(
-            "natsctl context add prod -s nats://prod:4222 --creds ~/prod.creds",
-            "natsctl context add lab -s lab:4222 --user bob --password-stdin",
-            "natsctl context add orders --nsc nsc://ACME/ORDERS/app",
-        ),
+        _ONE,
+        "natsctl context add prod -s nats://prod:4222 --creds ~/prod.creds",
+        "natsctl context add lab -s lab:4222 --user bob --password-stdin",
+        "natsctl context add orders --nsc nsc://ACME/ORDERS/app",
     ),
-    Verb("edit, vi", edit, answer=_ONE, examples=("natsctl context edit prod --js-domain hub",)),
-    Verb("copy, cp", copy, answer=_ONE, examples=("natsctl context copy prod stage -s stage:4222",)),
-    Verb("ls, list, l", ls, answer="cli.context:Context[]"),
-    Verb("info, show, view, v", info, answer=_ONE),
-    Verb("validate, check", validate, answer="cli.context:Checked[]"),
-    Verb("select, switch, set", select, answer=_ONE, examples=("natsctl context select prod",)),
-    Verb("previous, -", previous, answer=_ONE),
-    Verb("unselect", unselect, answer="cli.context:Unselected"),
-    Verb("rm, remove, delete", rm, answer="cli.context:Removed"),
+    verb("edit, vi", edit, _ONE, "natsctl context edit prod --js-domain hub"),
+    verb("copy, cp", copy, _ONE, "natsctl context copy prod stage -s stage:4222"),
+    verb("ls, list, l", ls, "cli.context:Context[]"),
+    verb("info, show, view, v", info, _ONE),
+    verb("validate, check", validate, "cli.context:Checked[]"),
+    verb("select, switch, set", select, _ONE, "natsctl context select prod"),
+    verb("previous, -", previous, _ONE),
+    verb("unselect", unselect, "cli.context:Unselected"),
+    verb("rm, remove, delete", rm, "cli.context:Removed"),
 )

@@ -12,7 +12,7 @@ from natsctl.cli.framework import output
 from natsctl.cli.framework.flags import Details, Json, Names, check_details
 from natsctl.cli.framework.parameters import Argument, Option
 from natsctl.cli.framework.session import Session
-from natsctl.cli.framework.verbs import Verb
+from natsctl.cli.framework.verbs import verb
 from natsctl.cli.render.page import Page
 from natsctl.cli.render.tables import render_table
 from natsctl.cli.render.text import ago, count, safe, when
@@ -140,19 +140,9 @@ def _add(session: Session, subject: str, value: str, sign: int, json: bool) -> N
 
 
 VERBS = (
-    Verb("get, g", get, answer=COUNTER, examples=("natsctl counter get visits.home",)),
-    Verb("view, v", view, answer=COUNTER),
-    Verb(
-        "ls, list, l",
-        ls,
-        answer=f"schema:Names|{COUNTER}[]",
-        examples=("natsctl counter ls 'visits.>'",),
-    ),
-    Verb(
-        "increment, incr, inc, i",
-        increment,
-        answer="PubAck",
-        examples=("natsctl counter increment visits.home 5",),
-    ),
-    Verb("decrement, decr, dec, d", decrement, answer="PubAck"),
+    verb("get, g", get, COUNTER, "natsctl counter get visits.home"),
+    verb("view, v", view, COUNTER),
+    verb("ls, list, l", ls, f"schema:Names|{COUNTER}[]", "natsctl counter ls 'visits.>'"),
+    verb("increment, incr, inc, i", increment, "PubAck", "natsctl counter increment visits.home 5"),
+    verb("decrement, decr, dec, d", decrement, "PubAck"),
 )

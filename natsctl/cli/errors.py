@@ -17,7 +17,7 @@ from natsctl.cli.framework import output
 from natsctl.cli.framework.flags import Json
 from natsctl.cli.framework.parameters import Argument, Option, as_usage_error
 from natsctl.cli.framework.session import Session
-from natsctl.cli.framework.verbs import Verb
+from natsctl.cli.framework.verbs import verb
 from natsctl.cli.render.page import Page
 from natsctl.cli.render.tables import render_table
 
@@ -319,23 +319,8 @@ def _edited_definition(session: Session, before: dict[str, object]) -> dict[str,
 
 
 VERBS = (
-    Verb(
-        "ls, list",
-        ls,
-        answer="cli.errors:KnownError[]",
-        examples=("natsctl errors ls subject", "natsctl errors ls mirror http -R"),
-    ),
-    Verb(
-        "lookup, find, get, show, view, l",
-        lookup,
-        answer="cli.errors:KnownError",
-        examples=("natsctl errors lookup 10059",),
-    ),
-    Verb("edit, vi, add, new", edit, examples=("natsctl errors edit server/errors.json 10059",)),
-    Verb(
-        "validate",
-        validate,
-        answer="cli.errors:Checked",
-        examples=("natsctl errors validate server/errors.json",),
-    ),
+    verb("ls, list", ls, "cli.errors:KnownError[]", "natsctl errors ls subject", "natsctl errors ls mirror http -R"),
+    verb("lookup, find, get, show, view, l", lookup, "cli.errors:KnownError", "natsctl errors lookup 10059"),
+    verb("edit, vi, add, new", edit, "", "natsctl errors edit server/errors.json 10059"),
+    verb("validate", validate, "cli.errors:Checked", "natsctl errors validate server/errors.json"),
 )

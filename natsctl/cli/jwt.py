@@ -10,7 +10,7 @@ from natsctl.api.errors import UsageError
 from natsctl.cli.framework import output
 from natsctl.cli.framework.flags import Json
 from natsctl.cli.framework.parameters import Argument, as_usage_error
-from natsctl.cli.framework.verbs import Verb
+from natsctl.cli.framework.verbs import verb
 
 AnyClaims = dict[str, Any]
 """The claims as in the JWT."""
@@ -71,10 +71,5 @@ def token_in(text: str) -> str:
 
 
 VERBS = (
-    Verb(
-        "decode, de, d",
-        decode,
-        answer="cli.jwt:AnyClaims",
-        examples=("natsctl jwt decode app.creds", "natsctl jwt decode app.jwt -j"),
-    ),
+    verb("decode, de, d", decode, "cli.jwt:AnyClaims", "natsctl jwt decode app.creds", "natsctl jwt decode app.jwt -j"),
 )

@@ -26,7 +26,7 @@ from natsctl.cli.framework.consent import check_consent, confirmed
 from natsctl.cli.framework.flags import Force, Json, Raw, length_option
 from natsctl.cli.framework.parameters import Argument, Option
 from natsctl.cli.framework.session import Session
-from natsctl.cli.framework.verbs import Verb
+from natsctl.cli.framework.verbs import verb
 from natsctl.cli.messaging.bodies import read_body
 from natsctl.cli.render.text import duration, safe
 from natsctl.client.buckets import KV
@@ -292,77 +292,61 @@ def written_document(bucket: str, key: str, operation: str, ack: dict[str, Any])
 
 
 VERBS = (
-    Verb(
+    verb(
         "add, new",
         "kv_buckets.add",
-        answer="cli.answer_documents:Bucket",
-        examples=("natsctl kv add CONFIG --history 5 --ttl 30d", "natsctl kv add COPY --mirror CONFIG"),
+        "cli.answer_documents:Bucket",
+        "natsctl kv add CONFIG --history 5 --ttl 30d",
+        "natsctl kv add COPY --mirror CONFIG",
     ),
-    Verb(
-        "edit",
-        "kv_buckets.edit",
-        answer="cli.answer_documents:Bucket",
-        examples=("natsctl kv edit CONFIG --history 10 --dry-run",),
-    ),
-    Verb(
+    verb("edit", "kv_buckets.edit", "cli.answer_documents:Bucket", "natsctl kv edit CONFIG --history 10 --dry-run"),
+    verb(
         "put",
         put,
-        answer="cli.answer_documents:Written",
-        examples=(
-            "natsctl kv put CONFIG db.host db1.example.net",
-            "cat cert.pem | natsctl kv put CONFIG cert",
-            "date | natsctl kv put CONFIG last_run -",
-        ),
+        "cli.answer_documents:Written",
+        "natsctl kv put CONFIG db.host db1.example.net",
+        "cat cert.pem | natsctl kv put CONFIG cert",
+        "date | natsctl kv put CONFIG last_run -",
     ),
-    Verb(
+    verb(
         "get",
         get,
-        answer="cli.answer_documents:Entry",
-        examples=("natsctl kv get CONFIG db.host", "natsctl kv get CONFIG db.host --revision 3 --raw"),
+        "cli.answer_documents:Entry",
+        "natsctl kv get CONFIG db.host",
+        "natsctl kv get CONFIG db.host --revision 3 --raw",
     ),
-    Verb(
-        "create",
-        create,
-        answer="cli.answer_documents:Written",
-        examples=('natsctl kv create LOCKS job.7 "$HOSTNAME" --ttl 5m',),
-    ),
-    Verb(
-        "update",
-        update,
-        answer="cli.answer_documents:Written",
-        examples=("natsctl kv update CONFIG db.host db2.example.net 7",),
-    ),
-    Verb(
+    verb("create", create, "cli.answer_documents:Written", 'natsctl kv create LOCKS job.7 "$HOSTNAME" --ttl 5m'),
+    verb("update", update, "cli.answer_documents:Written", "natsctl kv update CONFIG db.host db2.example.net 7"),
+    verb(
         "del, rm, delete",
         "kv_buckets.rm",
-        answer="cli.answer_documents:Removed",
-        examples=("natsctl kv del CONFIG db.host", "natsctl kv del CONFIG --all --force --missing-ok"),
+        "cli.answer_documents:Removed",
+        "natsctl kv del CONFIG db.host",
+        "natsctl kv del CONFIG --all --force --missing-ok",
     ),
-    Verb(
+    verb(
         "purge",
         "kv_buckets.purge",
-        answer="cli.answer_documents:Purged",
-        examples=("natsctl kv purge CONFIG db.host", 'natsctl kv purge CONFIG "db.>" --dry-run'),
+        "cli.answer_documents:Purged",
+        "natsctl kv purge CONFIG db.host",
+        'natsctl kv purge CONFIG "db.>" --dry-run',
     ),
-    Verb("history", history, answer="cli.answer_documents:Entry[]", examples=("natsctl kv history CONFIG db.host",)),
-    Verb("revert", revert, answer="cli.answer_documents:Written", examples=("natsctl kv revert CONFIG db.host 3",)),
-    Verb("info, view, status", "kv_buckets.info", answer="cli.answer_documents:Bucket"),
-    Verb(
+    verb("history", history, "cli.answer_documents:Entry[]", "natsctl kv history CONFIG db.host"),
+    verb("revert", revert, "cli.answer_documents:Written", "natsctl kv revert CONFIG db.host 3"),
+    verb("info, view, status", "kv_buckets.info", "cli.answer_documents:Bucket"),
+    verb(
         "watch",
         watch,
-        answer="cli.answer_documents:Entry*",
-        examples=('natsctl kv watch CONFIG "db.>" --updates', "natsctl kv watch CONFIG --count 1 --wait 1m -j"),
+        "cli.answer_documents:Entry*",
+        'natsctl kv watch CONFIG "db.>" --updates',
+        "natsctl kv watch CONFIG --count 1 --wait 1m -j",
     ),
-    Verb(
+    verb(
         "ls, list",
         "kv_buckets.ls",
-        answer="cli.answer_documents:Listed[]",
-        examples=("natsctl kv ls", 'natsctl kv ls CONFIG "db.*" -v --display-value'),
+        "cli.answer_documents:Listed[]",
+        "natsctl kv ls",
+        'natsctl kv ls CONFIG "db.*" -v --display-value',
     ),
-    Verb(
-        "compact",
-        "kv_buckets.compact",
-        answer="cli.answer_documents:Purged",
-        examples=("natsctl kv compact CONFIG --force",),
-    ),
+    verb("compact", "kv_buckets.compact", "cli.answer_documents:Purged", "natsctl kv compact CONFIG --force"),
 )

@@ -59,7 +59,7 @@ from natsctl.cli.framework.flags import (
 from natsctl.cli.framework.live import progress as progressing
 from natsctl.cli.framework.parameters import Argument, Option
 from natsctl.cli.framework.session import Session
-from natsctl.cli.framework.verbs import Verb
+from natsctl.cli.framework.verbs import verb
 from natsctl.cli.kv import Count, Wait
 from natsctl.cli.messaging.bodies import STDIN
 from natsctl.cli.render.text import safe
@@ -540,49 +540,25 @@ def bucket_document(answer: Answer[Any]) -> Bucket:
 
 
 VERBS = (
-    Verb(
-        "add, new",
-        add,
-        answer="cli.object:Bucket",
-        examples=("natsctl object add RELEASES --max-bucket-size 10GiB --compress",),
-    ),
-    Verb(
-        "edit",
-        edit,
-        answer="cli.object:Bucket",
-        examples=("natsctl object edit RELEASES --ttl 1y --dry-run",),
-    ),
-    Verb(
+    verb("add, new", add, "cli.object:Bucket", "natsctl object add RELEASES --max-bucket-size 10GiB --compress"),
+    verb("edit", edit, "cli.object:Bucket", "natsctl object edit RELEASES --ttl 1y --dry-run"),
+    verb(
         "put",
         put,
-        answer="cli.object:Object",
-        examples=(
-            "natsctl object put RELEASES app-1.2.tgz",
-            "tar cz . | natsctl object put RELEASES --name src.tgz",
-        ),
+        "cli.object:Object",
+        "natsctl object put RELEASES app-1.2.tgz",
+        "tar cz . | natsctl object put RELEASES --name src.tgz",
     ),
-    Verb(
+    verb(
         "get",
         get,
-        answer="cli.object:Fetched",
-        examples=(
-            "natsctl object get RELEASES app-1.2.tgz -O /tmp/app.tgz",
-            "natsctl object get RELEASES notes.txt -O -",
-        ),
+        "cli.object:Fetched",
+        "natsctl object get RELEASES app-1.2.tgz -O /tmp/app.tgz",
+        "natsctl object get RELEASES notes.txt -O -",
     ),
-    Verb(
-        "del, rm, delete",
-        rm,
-        answer="cli.object:Removed",
-        examples=("natsctl object rm RELEASES app-1.1.tgz --force",),
-    ),
-    Verb("info, show, i", info, answer="cli.object:Listed"),
-    Verb(
-        "ls, list",
-        ls,
-        answer="cli.object:Listed[]",
-        examples=("natsctl object ls", "natsctl object ls RELEASES -j"),
-    ),
-    Verb("seal", seal, answer="cli.object:Bucket"),
-    Verb("watch", watch, answer="cli.object:Object*"),
+    verb("del, rm, delete", rm, "cli.object:Removed", "natsctl object rm RELEASES app-1.1.tgz --force"),
+    verb("info, show, i", info, "cli.object:Listed"),
+    verb("ls, list", ls, "cli.object:Listed[]", "natsctl object ls", "natsctl object ls RELEASES -j"),
+    verb("seal", seal, "cli.object:Bucket"),
+    verb("watch", watch, "cli.object:Object*"),
 )

@@ -27,7 +27,7 @@ from natsctl.cli.framework.flags import Names as NamesFlag
 from natsctl.cli.framework.nouns import every_command
 from natsctl.cli.framework.parameters import Argument, ExitError, Option, as_usage_error
 from natsctl.cli.framework.session import Session
-from natsctl.cli.framework.verbs import Verb
+from natsctl.cli.framework.verbs import Verb, verb
 from natsctl.cli.render.tables import render_table
 from natsctl.cli.render.text import body_text, safe
 
@@ -209,7 +209,7 @@ def kinds() -> dict[str, Any]:
                 _tag(kind) or kind.__name__ in _NAMES or kind.__name__.endswith("Request")
             ):
                 found[_id(kind.__name__)] = kind
-    answers = [one for _, verb in every_command() for one in verb.answer.split("|") if one]
+    answers = [one for _, command in every_command() for one in command.answer.split("|") if one]
     for bare in [*(one.rstrip("[]*") for one in answers), *_EVERYWHERE]:
         found[_id(bare)] = _type(bare)
     found[DOCUMENTS_ID] = Documents
@@ -220,8 +220,8 @@ def kinds() -> dict[str, Any]:
 def printed_by() -> dict[str, list[str]]:
     """Return the commands that print a kind of document with -j, by its id; an array of them counts as the kind."""
     found: dict[str, list[str]] = {}
-    for path, verb in every_command():
-        for id, _ in kinds_of(verb.answer):
+    for path, command in every_command():
+        for id, _ in kinds_of(command.answer):
             found.setdefault(id, []).append(path)
     return found
 
@@ -426,28 +426,20 @@ def _parsed(raw: bytes, what: str) -> Any:
 _STREAM = "io.nats.jetstream.api.v1.stream_configuration"
 
 VERBS: tuple[Verb, ...] = (
-    Verb(
+    verb(
         "ls, list, search, find",
         ls,
-        answer="cli.schema:Described[]",
-        examples=("natsctl schema ls stream", "natsctl schema ls --commands"),
+        "cli.schema:Described[]",
+        "natsctl schema ls stream",
+        "natsctl schema ls --commands",
     ),
-    Verb(
+    verb(
         "info, show, view",
         info,
-        answer="cli.schema:Schema",
-        examples=("natsctl schema info stream_configuration --yaml", "natsctl schema info documents"),
+        "cli.schema:Schema",
+        "natsctl schema info stream_configuration --yaml",
+        "natsctl schema info documents",
     ),
-    Verb(
-        "validate, check",
-        validate,
-        answer="cli.schema:Verdict",
-        examples=("natsctl schema validate stream_configuration orders.json",),
-    ),
-    Verb(
-        "request, req",
-        request,
-        answer="cli.schema:Verdict",
-        examples=("natsctl schema request '$JS.API.INFO'",),
-    ),
+    verb("validate, check", validate, "cli.schema:Verdict", "natsctl schema validate stream_configuration orders.json"),
+    verb("request, req", request, "cli.schema:Verdict", "natsctl schema request '$JS.API.INFO'"),
 )

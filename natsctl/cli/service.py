@@ -18,7 +18,7 @@ from natsctl.cli.framework import output
 from natsctl.cli.framework.flags import Header, Json, Names, Raw
 from natsctl.cli.framework.parameters import Argument, Option
 from natsctl.cli.framework.session import Session
-from natsctl.cli.framework.verbs import Verb
+from natsctl.cli.framework.verbs import verb
 from natsctl.cli.messaging.bodies import Body, ForceStdin, SendOn, Templates, Translate, filled, read_headers
 from natsctl.cli.messaging.publish import BodySource
 from natsctl.cli.messaging.request_reply import AnswerPrinter
@@ -304,20 +304,10 @@ class Instances(msgspec.Struct):
 
 
 VERBS = (
-    Verb("ls, list, l", ls, answer="client.services:ServiceInfo[]"),
-    Verb(
-        "info, i",
-        info,
-        answer="service:Instances",
-        examples=("natsctl service info orders --endpoint '^new'",),
-    ),
-    Verb("stats", stats, answer="client.services:ServiceStats[]"),
-    Verb("ping", ping, answer="client.services:Pinged[]"),
-    Verb(
-        "request, req",
-        request,
-        answer="cli.service:Answered",
-        examples=("natsctl service request orders new @order.json",),
-    ),
-    Verb("serve", serve, answer="cli.service:Handled*", examples=("natsctl service serve demo",)),
+    verb("ls, list, l", ls, "client.services:ServiceInfo[]"),
+    verb("info, i", info, "service:Instances", "natsctl service info orders --endpoint '^new'"),
+    verb("stats", stats, "client.services:ServiceStats[]"),
+    verb("ping", ping, "client.services:Pinged[]"),
+    verb("request, req", request, "cli.service:Answered", "natsctl service request orders new @order.json"),
+    verb("serve", serve, "cli.service:Handled*", "natsctl service serve demo"),
 )

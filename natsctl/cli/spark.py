@@ -11,7 +11,7 @@ from natsctl.cli.framework import output
 from natsctl.cli.framework.flags import Conf, JavaPath, Json
 from natsctl.cli.framework.parameters import Option
 from natsctl.cli.framework.session import Session
-from natsctl.cli.framework.verbs import Verb
+from natsctl.cli.framework.verbs import verb
 from natsctl.client.message import DryRunError
 
 if TYPE_CHECKING:
@@ -202,24 +202,21 @@ def _show(server: SparkServer, json: bool) -> None:
 
 
 VERBS = (
-    Verb(
+    verb(
         "doctor, check",
         doctor,
-        answer="spark.session.doctor:Checkup",
-        examples=("natsctl spark doctor", "natsctl spark doctor --start -j"),
+        "spark.session.doctor:Checkup",
+        "natsctl spark doctor",
+        "natsctl spark doctor --start -j",
     ),
-    Verb(
-        "warm",
-        warm,
-        answer="cli.spark:WarmStart",
-        examples=("natsctl spark warm",),
-    ),
-    Verb(
+    verb("warm", warm, "cli.spark:WarmStart", "natsctl spark warm"),
+    verb(
         "start, run",
         start,
-        answer="cli.spark:SparkServer",
-        examples=("natsctl spark start", "natsctl spark start --conf spark.driver.memory=8g"),
+        "cli.spark:SparkServer",
+        "natsctl spark start",
+        "natsctl spark start --conf spark.driver.memory=8g",
     ),
-    Verb("stop", stop, answer="cli.spark:SparkServer", examples=("natsctl spark stop",)),
-    Verb("status, info", status, answer="cli.spark:SparkServer", examples=("natsctl spark status",)),
+    verb("stop", stop, "cli.spark:SparkServer", "natsctl spark stop"),
+    verb("status, info", status, "cli.spark:SparkServer", "natsctl spark status"),
 )

@@ -157,8 +157,8 @@ def add(
     place, owner = chosen.find(session)
     user = owner.add_user(name, key or "")
     if user.scope is None:
-        given = _with_defaults(given, asking=can_ask(session) and not defaults)
-    _set_rules(user, given)
+        rules = _with_defaults(given, asking=can_ask(session) and not defaults)
+    _set_rules(user, rules if user.scope is None else given)
     change_tags(user, tags)
     user.sign()
     _save(session, place, user, credential)
@@ -166,12 +166,12 @@ def add(
 
 
 def _with_defaults(given: Given, *, asking: bool) -> Given:
-    given = dict(given)
-    if "--payload" not in given:
-        given["--payload"] = _asked("Maximum Payload", _PAYLOAD_HELP) if asking else DEFAULT_PAYLOAD
-    if "--subscriptions" not in given and asking:
-        given["--subscriptions"] = _asked("Maximum Subscriptions", _SUBSCRIPTIONS_HELP)
-    return given
+    rules = dict(given)
+    if "--payload" not in rules:
+        rules["--payload"] = _asked("Maximum Payload", _PAYLOAD_HELP) if asking else DEFAULT_PAYLOAD
+    if "--subscriptions" not in rules and asking:
+        rules["--subscriptions"] = _asked("Maximum Subscriptions", _SUBSCRIPTIONS_HELP)
+    return rules
 
 
 def _save(session: Session, place: NscStore, user: ManagedUser, file: Path | None) -> None:

@@ -7,7 +7,7 @@ from natsctl.cli.consumer.listing import FILTERS, list_consumers, show_info, tes
 from natsctl.cli.framework.flags import ConsumerName, Force, Given, Json, StreamName, flagged
 from natsctl.cli.framework.resolve import pick_consumer, pick_stream
 from natsctl.cli.framework.session import Session
-from natsctl.cli.framework.verbs import Verb
+from natsctl.cli.framework.verbs import verb
 from natsctl.cli.leadership import MoveWait, Peer, Preferred, Wait, balance_leaders
 from natsctl.client.leaders import ClusterAsset, NotClusteredError
 
@@ -67,22 +67,12 @@ def evacuate(
 
 
 VERBS = (
-    Verb(
+    verb(
         "step-down, stepdown, sd, elect, down, d",
         step_down,
-        answer="ConsumerInfoAnswer",
-        examples=("natsctl con cluster step-down ORDERS NEW --preferred n2 -f",),
+        "ConsumerInfoAnswer",
+        "natsctl con cluster step-down ORDERS NEW --preferred n2 -f",
     ),
-    Verb(
-        "balance",
-        balance,
-        answer="cli.leadership:LeaderBalance",
-        examples=("natsctl con cluster balance ORDERS --dry-run",),
-    ),
-    Verb(
-        "evacuate",
-        evacuate,
-        answer="ConsumerEvacuatePeerAnswer",
-        examples=("natsctl con cluster evacuate ORDERS NEW n3",),
-    ),
+    verb("balance", balance, "cli.leadership:LeaderBalance", "natsctl con cluster balance ORDERS --dry-run"),
+    verb("evacuate", evacuate, "ConsumerEvacuatePeerAnswer", "natsctl con cluster evacuate ORDERS NEW n3"),
 )

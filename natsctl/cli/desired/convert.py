@@ -10,7 +10,7 @@ from natsctl.cli.framework import output
 from natsctl.cli.framework.flags import Json
 from natsctl.cli.framework.parameters import Argument, Option
 from natsctl.cli.framework.session import Session
-from natsctl.cli.framework.verbs import Verb
+from natsctl.cli.framework.verbs import verb
 
 if TYPE_CHECKING:
     from natsctl.desired.assets import DocumentSet
@@ -75,19 +75,17 @@ def _write(session: Session, wanted: DocumentSet, how: WriteFlags, json: bool, *
 
 
 VERBS = (
-    Verb(
+    verb(
         "terraform, tf, hcl",
         terraform,
-        answer=_ANSWER,
-        examples=(
-            "natsctl convert terraform orders.tf -o orders.yaml",
-            "natsctl convert terraform ./infrastructure --var env=staging",
-        ),
+        _ANSWER,
+        "natsctl convert terraform orders.tf -o orders.yaml",
+        "natsctl convert terraform ./infrastructure --var env=staging",
     ),
-    Verb(
+    verb(
         "documents, kubernetes, k8s, config",
         documents,
-        answer=_ANSWER,
-        examples=("natsctl convert documents deploy/*.yml --output streams/",),
+        _ANSWER,
+        "natsctl convert documents deploy/*.yml --output streams/",
     ),
 )

@@ -11,7 +11,7 @@ from natsctl.cli.framework.consent import check_consent, confirmed, confirmed_at
 from natsctl.cli.framework.flags import All, Force, Given, Json, StreamName, flagged, length_option
 from natsctl.cli.framework.resolve import live_stream, pick_stream, suggesting
 from natsctl.cli.framework.session import Session
-from natsctl.cli.framework.verbs import Verb
+from natsctl.cli.framework.verbs import verb
 from natsctl.cli.leadership import (
     MOVE_WAIT_S,
     MoveWait,
@@ -167,34 +167,19 @@ def _cancel(session: Session, asset: ClusterAsset) -> Answer[StreamCancelMoveAns
 
 
 VERBS = (
-    Verb(
+    verb(
         "step-down, stepdown, sd, elect, down, d",
         step_down,
-        answer="StreamInfoAnswer",
-        examples=("natsctl stream cluster step-down ORDERS --preferred n2",),
+        "StreamInfoAnswer",
+        "natsctl stream cluster step-down ORDERS --preferred n2",
     ),
-    Verb(
+    verb(
         "balance",
         balance,
-        answer="cli.leadership:LeaderBalance",
-        examples=("natsctl stream cluster balance --subject 'ORDERS.>' --dry-run",),
+        "cli.leadership:LeaderBalance",
+        "natsctl stream cluster balance --subject 'ORDERS.>' --dry-run",
     ),
-    Verb(
-        "peer-remove, pr",
-        peer_remove,
-        answer="StreamRemovePeerAnswer",
-        examples=("natsctl stream cluster peer-remove ORDERS n3 -f",),
-    ),
-    Verb(
-        "evacuate",
-        evacuate,
-        answer="StreamEvacuatePeerAnswer",
-        examples=("natsctl stream cluster evacuate ORDERS n3",),
-    ),
-    Verb(
-        "cancel-move",
-        cancel_move,
-        answer="StreamCancelMoveAnswer",
-        examples=("natsctl stream cluster cancel-move ORDERS",),
-    ),
+    verb("peer-remove, pr", peer_remove, "StreamRemovePeerAnswer", "natsctl stream cluster peer-remove ORDERS n3 -f"),
+    verb("evacuate", evacuate, "StreamEvacuatePeerAnswer", "natsctl stream cluster evacuate ORDERS n3"),
+    verb("cancel-move", cancel_move, "StreamCancelMoveAnswer", "natsctl stream cluster cancel-move ORDERS"),
 )

@@ -27,7 +27,7 @@ from natsctl.cli.framework.output import emit_name_pages
 from natsctl.cli.framework.parameters import Argument
 from natsctl.cli.framework.resolve import if_there, pick
 from natsctl.cli.framework.session import Session
-from natsctl.cli.framework.verbs import Verb
+from natsctl.cli.framework.verbs import verb
 from natsctl.cli.render.text import safe
 from natsctl.cli.stream.create import STREAM_ADD
 from natsctl.client.asset_config import new_stream
@@ -172,8 +172,8 @@ def _hint(session: Session, word: str) -> str:
 
 
 VERBS = (
-    Verb("add, create, new", add, answer="StreamTemplateCreateAnswer|StreamTemplateInfoAnswer"),
-    Verb("ls, list, l", ls, answer="StreamTemplateInfo[]"),
-    Verb("info, nfo, i", info, answer="StreamTemplateInfoAnswer"),
-    Verb("rm, delete, del", rm, answer="StreamTemplateDeleteAnswer|cli.stream.messages:Removed"),
+    verb("add, create, new", add, "StreamTemplateCreateAnswer|StreamTemplateInfoAnswer"),
+    verb("ls, list, l", ls, "StreamTemplateInfo[]"),
+    verb("info, nfo, i", info, "StreamTemplateInfoAnswer"),
+    verb("rm, delete, del", rm, "StreamTemplateDeleteAnswer|cli.stream.messages:Removed"),
 )
