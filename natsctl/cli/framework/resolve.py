@@ -67,9 +67,9 @@ def pick(session: Session, given: str | None, kind: str, names: Callable[[], Seq
         raise UsageError(f"a {argument.lower()} is needed: give {argument}")
     from natsctl.cli.framework.prompts import prompt_name
 
-    if not (found := names()):
+    if not (choices := names()):
         raise UsageError(none or f"no {kind}s are defined")
-    return prompt_name(f"Select a {kind}", found)
+    return prompt_name(f"Select a {kind}", choices)
 
 
 def pick_stream(session: Session, given: str | None, *, all_streams: bool = False) -> str:

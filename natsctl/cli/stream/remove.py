@@ -49,16 +49,16 @@ def chosen_streams(session: Session, words: Sequence[str] | None, *, missing_ok:
     if not words:
         return [pick_stream(session, None)]
     names = session.run(lambda manager: manager.stream_names()) if has_pattern(words) else []
-    found: list[str] = []
+    chosen: list[str] = []
     for word in words:
         if not is_pattern(word):
-            found.append(word)
+            chosen.append(word)
             continue
         matched = [name for name in matching(names, word) if not is_internal(name) or is_internal(word)]
         if not matched and not missing_ok:
             raise NoStreamMatchesError(f"no Stream matches {word}", hint="natsctl str ls -a shows those there are")
-        found += sorted(matched)
-    return list(dict.fromkeys(found))
+        chosen += sorted(matched)
+    return list(dict.fromkeys(chosen))
 
 
 def rm(
