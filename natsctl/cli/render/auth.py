@@ -309,73 +309,50 @@ def _add_user_jwt(page: Page, claims: UserClaims) -> None:
         more.row("Allow Responses", f"{number} messages, expires {time}")
 
 
-_ROWS: Final[Mapping[str, tuple[tuple[str, tuple[tuple[str, tuple[str, ...]], ...]], ...]]] = {
-    "activation": (
-        (
-            "Configuration",
-            (
-                ("Issuer", ("iss",)),
-                ("Issuer Account", ("nats", "issuer_account")),
-                ("Subject", ("sub",)),
-                ("Import Subject", ("nats", "subject")),
-                ("Import Type", ("nats", "kind")),
-            ),
-        ),
-    ),
-    "authorization_request": (
-        (
-            "Configuration",
-            (
-                ("Issuer", ("iss",)),
-                ("Subject", ("sub",)),
-                ("User NKey", ("nats", "user_nkey")),
-                ("Request Nonce", ("nats", "request_nonce")),
-            ),
-        ),
-        (
-            "Server",
-            tuple(
-                (label, ("nats", "server_id", label.lower())) for label in ("Name", "Id", "Host", "Cluster", "Version")
-            ),
-        ),
-        (
-            "Client",
-            tuple(
-                (label, ("nats", "client_info", label.lower()))
-                for label in ("Id", "Name", "Host", "User", "Kind", "Type")
-            ),
-        ),
-        (
-            "Connect Options",
-            (
-                ("Username", ("nats", "connect_opts", "user")),
-                ("Language", ("nats", "connect_opts", "lang")),
-                ("Client Version", ("nats", "connect_opts", "version")),
-                ("Protocol", ("nats", "connect_opts", "protocol")),
-            ),
-        ),
-        ("TLS", (("Version", ("nats", "client_tls", "version")), ("Cipher", ("nats", "client_tls", "cipher")))),
-    ),
-    "authorization_response": (
-        (
-            "Configuration",
-            (
-                ("Issuer", ("iss",)),
-                ("Issuer Account", ("nats", "issuer_account")),
-                ("Subject", ("sub",)),
-                ("Error", ("nats", "error")),
-            ),
-        ),
-    ),
+_ROWS: Final[Mapping[str, Mapping[str, Mapping[str, str]]]] = {
+    "activation": {
+        "Configuration": {
+            "Issuer": "iss",
+            "Issuer Account": "nats.issuer_account",
+            "Subject": "sub",
+            "Import Subject": "nats.subject",
+            "Import Type": "nats.kind",
+        }
+    },
+    "authorization_request": {
+        "Configuration": {
+            "Issuer": "iss",
+            "Subject": "sub",
+            "User NKey": "nats.user_nkey",
+            "Request Nonce": "nats.request_nonce",
+        },
+        "Server": {key: f"nats.server_id.{key.lower()}" for key in ("Name", "Id", "Host", "Cluster", "Version")},
+        "Client": {key: f"nats.client_info.{key.lower()}" for key in ("Id", "Name", "Host", "User", "Kind", "Type")},
+        "Connect Options": {
+            "Username": "nats.connect_opts.user",
+            "Language": "nats.connect_opts.lang",
+            "Client Version": "nats.connect_opts.version",
+            "Protocol": "nats.connect_opts.protocol",
+        },
+        "TLS": {"Version": "nats.client_tls.version", "Cipher": "nats.client_tls.cipher"},
+    },
+    "authorization_response": {
+        "Configuration": {
+            "Issuer": "iss",
+            "Issuer Account": "nats.issuer_account",
+            "Subject": "sub",
+            "Error": "nats.error",
+        }
+    },
 }
-"""Rows of JWTs that are shown as they stand: by kind, the sections with label and place of each value."""
+"""Rows of JWTs that are shown as they stand: by kind and section, the labels with the path of each value."""
 
 
 def _add_other_jwt(page: Page, kind: str, document: Mapping[str, Any]) -> None:
-    for title, rows in _ROWS.get(kind, (("Configuration", (("Issuer", ("iss",)), ("Subject", ("sub",)))),)):
+    for title, rows in _ROWS.get(kind, {"Configuration": {"Issuer": "iss", "Subject": "sub"}}).items():
         section = page.section(title)
-        for label, keys in rows:
-            section.maybe(label, _said(document, *keys))
+        for label, path in rows.items():
+            section.maybe(label, _said(document, *path.split(".")))
     if kind == "authorization_response":
         section.row("User JWT Issued", yes(bool(_said(document, "nats", "jwt"))))
     tags = document.get("nats", {}).get("tags")

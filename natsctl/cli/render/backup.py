@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from natsctl.api.units import format_size, plural
 from natsctl.cli.render.page import Page, Section
 from natsctl.cli.render.tables import render_table
-from natsctl.cli.render.text import age_limit, count, duration, limit, listed, safe, size_limit, when, yes
+from natsctl.cli.render.text import count, duration, listed, safe, when, yes
 
 if TYPE_CHECKING:
     from natsctl.cli.render.tables import Table
@@ -172,7 +172,7 @@ def render_info(found: BackupInfo, path: str) -> Page:
     import msgspec
 
     from natsctl.api.stream import StreamConfig
-    from natsctl.cli.render.streams import RETENTION
+    from natsctl.cli.render.streams import RETENTION, render_limits
 
     config = msgspec.convert(found.config, StreamConfig)
     page = Page(f"Information for backup of Stream {safe(config.name)} in {safe(path)}")
@@ -182,12 +182,7 @@ def render_info(found: BackupInfo, path: str) -> Page:
     section.row("Storage", config.storage.value.capitalize())
     section.row("Retention", RETENTION.get(config.retention.value, config.retention.value))
     section.row("Replicas", count(config.num_replicas))
-    section.row("Maximum Messages", limit(config.max_msgs))
-    section.row("Maximum Per Subject", limit(config.max_msgs_per_subject))
-    section.row("Maximum Bytes", size_limit(config.max_bytes))
-    section.row("Maximum Age", age_limit(config.max_age))
-    section.row("Maximum Message Size", size_limit(config.max_msg_size))
-    section.row("Maximum Consumers", limit(config.max_consumers))
+    render_limits(section, config)
     section = page.section("Consumers")
     section.row("Count", count(len(found.consumers)))
     section.maybe("Names", listed(found.consumers))

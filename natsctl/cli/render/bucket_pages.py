@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from natsctl.api.units import format_size, plural
 from natsctl.cli.render.page import Page, Section
-from natsctl.cli.render.streams import render_cluster, render_metadata
+from natsctl.cli.render.streams import render_cluster, render_metadata, render_placement
 from natsctl.cli.render.tables import render_table
-from natsctl.cli.render.text import age_limit, ago, count, duration, hanging, listed, safe, size_limit, when, yes
+from natsctl.cli.render.text import age_limit, ago, count, duration, hanging, safe, size_limit, when, yes
 from natsctl.client.buckets import DEL, KV, OBJECTS, BucketKind
 from natsctl.client.object_store import digest_bytes
 
@@ -43,7 +43,20 @@ def render_bucket(kind: BucketKind, info: StreamInfoAnswer) -> Page:
 
 
 def render_buckets(kind: BucketKind, infos: Iterable[StreamInfo], now_ns: int) -> Table:
-    return render_kv_buckets(infos, now_ns) if kind is KV else render_object_buckets(infos, now_ns)
+    columns = ("Bucket", "Description", "Created", "Size", *(("Values",) if kind is KV else ()), "Last Update")
+    rows = [
+        (
+            kind.bucket_of(info.config.name),
+            info.config.description,
+            when(info.created),
+            format_size(info.state.bytes),
+            *((count(info.state.messages),) if kind is KV else ()),
+            ago(info.state.last_ts, now_ns),
+        )
+        for info in sorted(infos, key=lambda info: (info.state.bytes, info.config.name))
+    ]
+    title = "Key-Value Buckets" if kind is KV else "Object Store Buckets"
+    return render_table(title, columns, rows, columns[3:], least=("Created", "Description"))
 
 
 def render_kv_bucket(info: StreamInfoAnswer) -> Page:
@@ -73,15 +86,17 @@ def render_kv_bucket(info: StreamInfoAnswer) -> Page:
     return page
 
 
-def _storage(section: Section, config: StreamConfig) -> None:
+def _backing(section: Section, config: StreamConfig) -> None:
     section.row("Backing Store Kind", "JetStream")
     section.row("JetStream Stream", safe(config.name))
     section.row("Storage", config.storage.value.capitalize())
+
+
+def _storage(section: Section, config: StreamConfig) -> None:
+    _backing(section, config)
     section.row("Replicas", count(config.num_replicas))
     section.maybe("Sealed", "true" if config.sealed else "")
-    if config.placement is not None:
-        section.maybe("Placement Cluster", safe(config.placement.cluster))
-        section.maybe("Placement Tags", listed(config.placement.tags))
+    render_placement(section, config)
     if config.republish is not None:
         label = "Republishing Headers" if config.republish.headers_only else "Republishing"
         section.row(label, f"{safe(config.republish.src or '>')} to {safe(config.republish.dest)}")
@@ -105,22 +120,6 @@ def _origin(section: Section, label: str, name: str, state: StreamSourceInfo | N
     section.row("Lag", count(state.lag))
     if state.error is not None:
         section.row("Error", f"{safe(state.error.description)} ({state.error.err_code})")
-
-
-def render_kv_buckets(infos: Iterable[StreamInfo], now_ns: int) -> Table:
-    rows = [
-        (
-            KV.bucket_of(info.config.name),
-            info.config.description,
-            when(info.created),
-            format_size(info.state.bytes),
-            count(info.state.messages),
-            ago(info.state.last_ts, now_ns),
-        )
-        for info in sorted(infos, key=lambda info: (info.state.bytes, info.config.name))
-    ]
-    columns = ("Bucket", "Description", "Created", "Size", "Values", "Last Update")
-    return render_table("Key-Value Buckets", columns, rows, columns[3:], least=("Created", "Description"))
 
 
 def render_keys(bucket: str, found: Sequence[Entry], *, values: bool) -> Table:
@@ -207,12 +206,8 @@ def render_object_bucket(info: StreamInfoAnswer) -> Page:
     section.row("Size", format_size(state.bytes))
     section.row("Maximum Bucket Size", size_limit(config.max_bytes))
     section.row("Last Update", when(state.last_ts))
-    section.row("Backing Store Kind", "JetStream")
-    section.row("JetStream Stream", safe(config.name))
-    section.row("Storage", config.storage.value.capitalize())
-    if config.placement is not None:
-        section.maybe("Placement Cluster", safe(config.placement.cluster))
-        section.maybe("Placement Tags", listed(config.placement.tags))
+    _backing(section, config)
+    render_placement(section, config)
     render_metadata(page, config.metadata)
     render_cluster(page, info.cluster)
     return page
@@ -251,21 +246,6 @@ def _digest(found: StoredObject) -> str:
 def _link(link: dict[str, str]) -> str:
     name = link.get("name")
     return f"object {safe(link['bucket'])} > {safe(name)}" if name else f"bucket {safe(link['bucket'])}"
-
-
-def render_object_buckets(infos: Iterable[StreamInfo], now_ns: int) -> Table:
-    rows = [
-        (
-            OBJECTS.bucket_of(info.config.name),
-            info.config.description,
-            when(info.created),
-            format_size(info.state.bytes),
-            ago(info.state.last_ts, now_ns),
-        )
-        for info in sorted(infos, key=lambda info: (info.state.bytes, info.config.name))
-    ]
-    columns = ("Bucket", "Description", "Created", "Size", "Last Update")
-    return render_table("Object Store Buckets", columns, rows, columns[3:], least=("Created", "Description"))
 
 
 def render_objects(bucket: str, found: Sequence[StoredObject]) -> Table:

@@ -96,6 +96,10 @@ def _identity(section: Section, config: StreamConfig) -> None:
     if config.persist_mode and str(getattr(config.persist_mode, "value", config.persist_mode)) == "async":
         section.row("Persistence Mode", "Async")
     section.maybe("First Sequence", count(config.first_seq) if config.first_seq else "")
+    render_placement(section, config)
+
+
+def render_placement(section: Section, config: StreamConfig) -> None:
     if config.placement is not None:
         section.maybe("Placement Cluster", safe(config.placement.cluster))
         section.maybe("Placement Tags", listed(config.placement.tags))
@@ -126,13 +130,17 @@ def _options(section: Section, config: StreamConfig) -> None:
     section.row("Allows Rollups", yes(config.allow_rollup_hdrs))
 
 
-def _limits(section: Section, config: StreamConfig) -> None:
+def render_limits(section: Section, config: StreamConfig) -> None:
     section.row("Maximum Messages", limit(config.max_msgs))
     section.row("Maximum Per Subject", limit(config.max_msgs_per_subject))
     section.row("Maximum Bytes", size_limit(config.max_bytes))
     section.row("Maximum Age", age_limit(config.max_age))
     section.row("Maximum Message Size", size_limit(config.max_msg_size))
     section.row("Maximum Consumers", limit(config.max_consumers))
+
+
+def _limits(section: Section, config: StreamConfig) -> None:
+    render_limits(section, config)
     bounds = config.consumer_limits
     if bounds is not None:
         section.maybe(
