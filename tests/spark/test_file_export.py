@@ -292,8 +292,10 @@ def test_large_streams_folders_and_other_formats_are_exported_by_spark(tmp_path:
     assert not is_direct(target(tmp_path / "a.parquet", by="date"), small)
     assert not is_direct(target(tmp_path / "a.parquet", on=True), small)
     assert not is_direct(target("s3a://bucket/a.parquet"), small)
-    assert not is_direct(target(tmp_path / "a.parquet"), {"messages": 2_000_001, "bytes": 1000})
-    assert not is_direct(target(tmp_path / "a.parquet"), {"messages": 1, "bytes": 2 << 30})
+    assert not is_direct(target(tmp_path / "a.parquet"), {"messages": 10_000_001, "bytes": 1000})
+    assert not is_direct(target(tmp_path / "a.parquet"), {"messages": 1, "bytes": 9 << 30})
+    assert is_direct(target(tmp_path / "a.parquet"), {"messages": 2_000_001, "bytes": 2 << 30})
+    assert not is_direct(target(tmp_path / "a.jsonl"), {"messages": 2_000_001, "bytes": 1000})
 
 
 def replace_path(exported: Exported) -> dict[str, Any]:
