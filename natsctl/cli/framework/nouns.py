@@ -11,6 +11,7 @@ HEADINGS: Mapping[str, tuple[Verb, ...]] = {
         Verb("kv", "kv.VERBS", "Create key-value buckets, read, write and watch their keys"),
         Verb("object, obj", "object.VERBS", "Create object buckets, store files in them and fetch them"),
         Verb("counter, ctr", "counter.VERBS", "Read and change counters that are kept in streams"),
+        Verb("explain, why", "explain.VERBS", "Explain why messages are missing"),
     ),
     "Messages": (
         Verb(

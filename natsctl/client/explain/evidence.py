@@ -1,0 +1,157 @@
+"""Facts of streams and consumers that explanations are made from, read without changing anything.
+
+Nothing here creates a consumer: the first and last message on a filter are read with MSG.GET.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from natsctl.api import endpoints
+from natsctl.api.errors import ApiResponseError, ErrCode, UnreachableError
+from natsctl.api.times import is_zero, parse_time
+from natsctl.api.units import format_duration
+from natsctl.client.explain.explanation import Cause
+from natsctl.client.stream_state import next_message
+
+if TYPE_CHECKING:
+    from natsctl.api.answers import ConsumerInfoAnswer, StreamInfoAnswer
+    from natsctl.api.consumer import ConsumerConfig, ConsumerInfo
+    from natsctl.api.requests import StoredMsg
+    from natsctl.api.stream import ClusterInfo, StreamInfo
+    from natsctl.client.manager import Manager
+
+    StreamReport = StreamInfo | StreamInfoAnswer
+    ConsumerReport = ConsumerInfo | ConsumerInfoAnswer
+
+MAX_FILTERS: Final = 32
+"""Most filters of a consumer that are looked up one by one."""
+ALL: Final = ">"
+
+
+@dataclass(frozen=True)
+class ConsumerFacts:
+    """A consumer, its stream, and the messages that its filters select."""
+
+    stream: StreamReport
+    consumer: ConsumerReport
+    now_ns: int
+    newest: StoredMsg | None = None
+    """The last message that it selects; None if there is no such message."""
+    waiting_messages: Sequence[StoredMsg] = ()
+    """The first messages after its ack floor."""
+    subjects: Sequence[str] = ()
+    """Subjects of the stream, if the consumer selects none of its messages."""
+    mirror_lag: int = 0
+
+    @property
+    def is_pull(self) -> bool:
+        """Return whether clients ask for its messages."""
+        return not self.consumer.config.deliver_subject
+
+
+@dataclass(frozen=True)
+class StreamFacts:
+    """A stream and what else decides about its messages."""
+
+    stream: StreamReport
+    now_ns: int
+    consumers: Sequence[ConsumerInfo] = ()
+    subjects: dict[str, int] = field(default_factory=dict)
+    """Messages by subject, from one page, for a stream that limits them by subject."""
+    overlapping: Sequence[str] = ()
+    """Other streams that store some of its subjects."""
+    storage: int = 0
+    """Bytes that the account uses of the stream's kind of storage."""
+    max_storage: int = -1
+    missing_origins: Sequence[str] = ()
+    """Origins of the same account and domain that do not exist."""
+
+
+def filters_of(config: ConsumerConfig) -> list[str]:
+    """Return the filters of a consumer; none select everything."""
+    return [config.filter_subject] if config.filter_subject else list(config.filter_subjects)
+
+
+def moment(text: str | None) -> int:
+    """Return a time in ns since the epoch, 0 for none."""
+    return 0 if text is None or is_zero(text) else parse_time(text)
+
+
+def ago(text: str | None, now_ns: int) -> str:
+    """Return how long ago a time was, `never` for none."""
+    at_ns = moment(text)
+    return f"{format_duration(max(0, now_ns - at_ns) // 10**9 * 10**9)} ago" if at_ns else "never"
+
+
+async def newest_message(manager: Manager, stream: str, filters: Sequence[str]) -> StoredMsg | None:
+    """Return the last message that filters select."""
+
+    async def last(pattern: str) -> StoredMsg | None:
+        try:
+            return (await manager.message_get(stream, last_by_subj=pattern)).value.message
+        except ApiResponseError as failure:
+            if failure.err_code != ErrCode.NO_MESSAGE_FOUND:
+                raise
+            return None
+
+    newest = await asyncio.gather(*(last(pattern) for pattern in list(filters)[:MAX_FILTERS] or [ALL]))
+    return max((message for message in newest if message is not None), key=lambda message: message.seq, default=None)
+
+
+async def messages_from(
+    manager: Manager, stream: str, filters: Sequence[str], seq: int, last_seq: int, most: int
+) -> list[StoredMsg]:
+    """Return at most so many messages that filters select, from a sequence to another."""
+    messages: list[StoredMsg] = []
+    while len(messages) < most and seq <= last_seq:
+        patterns = list(filters)[:MAX_FILTERS] or [ALL]
+        nearest = await asyncio.gather(*(next_message(manager, stream, seq, pattern) for pattern in patterns))
+        first = min((message for message in nearest if message is not None), key=_sequence, default=None)
+        if first is None or first.seq > last_seq:
+            break
+        messages.append(first)
+        seq = first.seq + 1
+    return messages
+
+
+def _sequence(message: StoredMsg) -> int:
+    return message.seq
+
+
+async def subjects_of(manager: Manager, stream: str, pattern: str = ALL) -> dict[str, int]:
+    """Return messages by subject: one page of the server's answer."""
+    answer = await manager.requests.ask(endpoints.STREAM_INFO, stream, body={"subjects_filter": pattern})
+    return dict(answer.value.state.subjects or {})
+
+
+async def other_stream(manager: Manager, name: str) -> StreamReport | None:
+    """Return a stream; None if it does not exist or does not answer."""
+    try:
+        answer = await manager.find_stream(name)
+    except UnreachableError:
+        return None
+    return answer.value if answer is not None else None
+
+
+def leaderless(cluster: ClusterInfo | None, noun: str, step: str) -> Cause | str | None:
+    """Explain the group of a stream or consumer: no leader, or replicas that are offline or lag."""
+    if cluster is None:
+        return None
+    evidence = [
+        f"replica {peer.name}: "
+        + ("offline" if peer.offline else f"lags by {peer.lag:,} operations" if peer.lag else "not current")
+        + f", last seen {format_duration(peer.active)} ago"
+        for peer in cluster.replicas or ()
+        if peer.offline or not peer.current
+    ]
+    if not cluster.leader:
+        return Cause(f"the {noun} has no leader", [f"cluster {cluster.name}", *evidence], step)
+    if evidence:
+        return Cause(f"{len(evidence)} of the {noun}'s replicas are offline or lag", evidence, step)
+    if not cluster.replicas:
+        return None
+    return f"{cluster.leader} leads the {noun}, and {len(cluster.replicas)} replicas are current"

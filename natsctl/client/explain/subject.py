@@ -1,0 +1,223 @@
+"""The way of a message on a subject: streams, consumers, copies, subscribers, and the user's permissions."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from natsctl.api.errors import NatsctlError, UsageError
+from natsctl.api.subject_transform import SubjectMapping, TransformError
+from natsctl.api.subjects import is_valid_subject, matches, overlaps
+from natsctl.api.units import plural
+from natsctl.client.account import user_info
+from natsctl.client.buckets import KV, OBJECTS, kind_of
+from natsctl.client.explain.evidence import filters_of
+from natsctl.client.explain.explanation import Cause, Explanation, is_selected, listed, near_misses
+from natsctl.client.system.system_account import System, in_system_account
+
+if TYPE_CHECKING:
+    from natsctl.api.consumer import ConsumerInfo
+    from natsctl.api.stream import StreamInfo, StreamSource, SubjectTransform
+    from natsctl.client.manager import Manager
+
+MAX_STREAMS: Final = 20
+"""Max storing streams with consumers that are listed."""
+MAX_SUBSCRIBERS: Final = 1_000
+
+
+class StreamRoute(msgspec.Struct):
+    """A stream that stores a subject, or copies it from another stream."""
+
+    stream: str
+    stored_as: str
+    how: str
+    consumers: list[str]
+    bucket: str = ""
+
+
+class SubjectExplanation(Explanation, kw_only=True):
+    """The explanation of a subject: who stores it, who copies or republishes it, and who is subscribed."""
+
+    streams: list[StreamRoute]
+    republished: list[str]
+    subscribers: list[str] | None = None
+    """Connections with a subscription; None: only the system account sees them."""
+
+
+async def explain_subject(manager: Manager, subject: str) -> SubjectExplanation:
+    """Explain where messages on a subject go. Raises UsageError for an invalid subject."""
+    if not is_valid_subject(subject):
+        raise UsageError(f"{subject!r} is not a valid subject")
+    infos, user, subscribers = await asyncio.gather(
+        manager.stream_list(), user_info(manager), _subscribers(manager, subject)
+    )
+    streams = [answer.value for answer in infos]
+    routes, republished = await _routes(manager, streams, subject)
+    causes = list(_refusals(subject, user.get("permissions") or {}))
+    fine = [] if causes else ["this user may publish and subscribe to it"]
+    direct = [route for route in routes if route.how == "subject"]
+    facts = [_described(route) for route in routes] + republished
+    if not direct:
+        causes.append(_unstored(subject, streams))
+    elif len(direct) > 1:
+        evidence = [f"{route.stream} stores it as {route.stored_as}" for route in direct]
+        causes.append(Cause("several streams store the subject: a publisher gets several acks", evidence))
+    if direct and not any(route.consumers for route in routes):
+        fine.append("no consumer selects it: it is stored, and read by nobody")
+    if subscribers is not None:
+        fine.append(
+            f"{plural(len(subscribers), 'connection')} subscribed" + (f": {listed(subscribers)}" if subscribers else "")
+        )
+    verdict = causes[0].text if causes else _verdict(direct[0], subject)
+    unknown = [] if subscribers is not None else ["who is subscribed: only a user of the system account sees it"]
+    return SubjectExplanation(
+        f"Subject {subject}", verdict, causes, fine, unknown, facts,
+        streams=routes, republished=republished, subscribers=subscribers,
+    )  # fmt: skip
+
+
+def _verdict(route: StreamRoute, subject: str) -> str:
+    readers = (
+        f"{plural(len(route.consumers), 'consumer')} get it" if len(route.consumers) != 1 else "1 consumer gets it"
+    )
+    renamed = f" as {route.stored_as}" if route.stored_as != subject else ""
+    return f"stream {route.stream} stores it{renamed}, {readers}"
+
+
+def _described(route: StreamRoute) -> str:
+    text = f"stream {route.stream} stores it as {route.stored_as}"
+    if route.how != "subject":
+        text += f" ({route.how})"
+    if route.bucket:
+        text += f": {route.bucket}"
+    return f"{text}; consumers: {listed(route.consumers) or 'none'}"
+
+
+async def _routes(manager: Manager, streams: Sequence[StreamInfo], subject: str) -> tuple[list[StreamRoute], list[str]]:
+    """Return the streams that store a subject or copy it, and its republications."""
+    routes: dict[str, StreamRoute] = {}
+    republished: list[str] = []
+    for info in streams:
+        if any(overlaps(pattern, subject) for pattern in info.config.subjects or ()):
+            stored = _mapped([info.config.subject_transform] if info.config.subject_transform else [], subject)
+            routes[info.config.name] = StreamRoute(info.config.name, stored, "subject", [], _bucket(info, stored))
+    added = True
+    while added:  # a mirror of a mirror is found in the next round
+        added = False
+        for info in streams:
+            origin = next((source for source in _origins(info) if source.name in routes), None)
+            if origin is None or info.config.name in routes:
+                continue
+            stored = _copied(origin, routes[origin.name].stored_as)
+            if stored:
+                how = f"{'mirror' if info.config.mirror else 'source'} of {origin.name}"
+                routes[info.config.name] = StreamRoute(info.config.name, stored, how, [], _bucket(info, stored))
+                added = True
+    by_name = {info.config.name: info for info in streams}
+    chosen = list(routes.values())[:MAX_STREAMS]
+    listings = await asyncio.gather(*(_consumers(manager, by_name[route.stream]) for route in chosen))
+    for route, consumers in zip(chosen, listings, strict=True):
+        names = [item.name for item in consumers if is_selected(filters_of(item.config), route.stored_as)]
+        route.consumers = names
+    for route in routes.values():
+        rule = by_name[route.stream].config.republish
+        if rule is not None and overlaps(rule.src or ">", route.stored_as):
+            target = _mapping(rule.src, rule.dest, route.stored_as)
+            republished.append(f"stream {route.stream} republishes it to {target or rule.dest}")
+    return list(routes.values()), republished
+
+
+async def _consumers(manager: Manager, info: StreamInfo) -> list[ConsumerInfo]:
+    if not info.state.consumer_count:
+        return []
+    return [answer.value for answer in await manager.consumer_list(info.config.name)]
+
+
+def _origins(info: StreamInfo) -> list[StreamSource]:
+    origins = [info.config.mirror, *(info.config.sources or ())]
+    return [origin for origin in origins if origin is not None and origin.external is None]
+
+
+def _copied(origin: StreamSource, stored: str) -> str:
+    """Return the subject that a copy has, "" if the origin's filters leave it out."""
+    if origin.filter_subject and not overlaps(origin.filter_subject, stored):
+        return ""
+    transforms = list(origin.subject_transforms or ())
+    if transforms and not any(overlaps(rule.src or ">", stored) for rule in transforms):
+        return ""
+    return _mapped(transforms, stored)
+
+
+def _mapped(transforms: Sequence[SubjectTransform], subject: str) -> str:
+    """Return the subject after the first transform that applies."""
+    for rule in transforms:
+        if (target := _mapping(rule.src, rule.dest, subject)) is not None:
+            return target
+    return subject
+
+
+def _mapping(src: str, dest: str, subject: str) -> str | None:
+    try:
+        target = SubjectMapping.compile(src, dest).apply(subject.encode())
+    except TransformError:
+        return None
+    return target.decode() if target is not None else None
+
+
+def _bucket(info: StreamInfo, stored: str) -> str:
+    """Return the meaning of a subject in a bucket."""
+    kind = kind_of(info.config.name)
+    if kind is None:
+        return ""
+    bucket = kind.bucket_of(info.config.name)
+    if kind is KV:
+        prefix = f"$KV.{bucket}."
+        return f"key {stored.removeprefix(prefix)} of bucket {bucket}" if stored.startswith(prefix) else ""
+    if stored.startswith(f"$O.{bucket}.C."):
+        return f"part of the data of an object of bucket {bucket}"
+    return f"the description of an object of bucket {bucket}" if kind is OBJECTS else ""
+
+
+def _refusals(subject: str, permissions: Mapping[str, Any]) -> Iterator[Cause]:
+    """Explain refusals by the user's own permissions."""
+    for verb, word in (("publish", "publish to"), ("subscribe", "subscribe to")):
+        rules = permissions.get(verb)
+        if not isinstance(rules, Mapping):
+            continue
+        allow, deny = (_subjects(rules.get(key)) for key in ("allow", "deny"))
+        denied = [pattern for pattern in deny if matches(pattern, subject)]
+        missing = rules.get("allow") is not None and not any(matches(pattern, subject) for pattern in allow)
+        if denied or missing:
+            evidence = [f"denied: {listed(denied)}"] if denied else [f"allowed are only: {listed(allow) or 'none'}"]
+            yield Cause(f"this user may not {word} the subject", evidence, "natsctl account info")
+
+
+def _subjects(rules: object) -> list[str]:
+    """Return the subjects of permission rules; a rule of a queue group has its name after a blank."""
+    return [str(rule).partition(" ")[0] for rule in rules] if isinstance(rules, list) else []
+
+
+def _unstored(subject: str, streams: Sequence[StreamInfo]) -> Cause:
+    subjects = {pattern: info.config.name for info in streams for pattern in info.config.subjects or ()}
+    near = near_misses(subject, subjects)
+    evidence = [f"near miss: {text} (stream {subjects.get(text.split(' ')[0], '')})" for text in near]
+    if not evidence:
+        names = [info.config.name for info in streams]
+        evidence.append(f"{plural(len(streams), 'stream')}: {listed(names) or 'none'}")
+    step = f"natsctl stream add NAME --subjects {subject!r}"
+    return Cause("no stream stores the subject: a publisher gets no ack", evidence, step)
+
+
+async def _subscribers(manager: Manager, subject: str) -> list[str] | None:
+    """Return the connections that are subscribed, None unless the user belongs to the system account."""
+    if not await in_system_account(manager.connection):
+        return None
+    try:
+        answers = await System(manager).ask("SUBSZ", {"subscriptions": True, "test": subject, "limit": MAX_SUBSCRIBERS})
+    except NatsctlError:
+        return None
+    rows = [row for answer in answers for row in answer.data.get("subscriptions_list") or ()]
+    return sorted({f"{row.get('account')} cid {row.get('cid')} on {row.get('subject')}" for row in rows})
