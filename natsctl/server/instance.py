@@ -327,9 +327,6 @@ class ServerInstance:
             self.broker.enter_lame_duck()
             self._shell.turn()
 
-    def set_write_deadline(self, seconds: float) -> None:
-        self.shell.write_deadline_s = seconds
-
     def wake(self) -> None:
         self.shell.wake()
 

@@ -103,7 +103,8 @@ class JwtDirectory:
             raise AccountStoreError("jwt store is full")
         self._write(self._path(account), token)
         self._used[account] = time.time()
-        self._forget_excess()
+        while 0 < self._options.limit < len(self._used):  # of a cache: the least recently used ones
+            self._forget(next(iter(self._used)))
         return True
 
     def delete(self, account: str) -> None:
@@ -139,10 +140,6 @@ class JwtDirectory:
         with suppress(OSError):
             self._path(account).unlink(missing_ok=True)
         del self._used[account]
-
-    def _forget_excess(self) -> None:
-        while 0 < self._options.limit < len(self._used):
-            self._forget(next(iter(self._used)))
 
     def _write(self, path: Path, token: str) -> None:
         try:

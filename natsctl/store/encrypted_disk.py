@@ -20,7 +20,7 @@ from __future__ import annotations
 import errno
 import hmac
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Final, NamedTuple
 
@@ -338,6 +338,9 @@ class EncryptedDisk:
         scrypt's.
         """
         self._disk = disk
+        self.mkdir, self.listdir, self.exists, self.is_dir = disk.mkdir, disk.listdir, disk.exists, disk.is_dir
+        self.fsync_dir, self.fsync_dirs, self.lock = disk.fsync_dir, disk.fsync_dirs, disk.lock
+        self.free_bytes = disk.free_bytes
         self._draw = draw
         self._key_file = KeyFile(disk, key, prev_key, cipher, draw, log, cost)
         self._log_line = log
@@ -485,30 +488,6 @@ class EncryptedDisk:
         folder, _, name = path.rpartition("/")
         self._logs.get(folder, {}).pop(name, None)
 
-    def mkdir(self, path: str) -> None:
-        self._disk.mkdir(path)
-
     def rmdir(self, path: str) -> None:
         self._disk.rmdir(path)
         self._logs.pop(path, None)
-
-    def listdir(self, path: str) -> list[str]:
-        return self._disk.listdir(path)
-
-    def exists(self, path: str) -> bool:
-        return self._disk.exists(path)
-
-    def is_dir(self, path: str) -> bool:
-        return self._disk.is_dir(path)
-
-    def fsync_dir(self, path: str) -> None:
-        self._disk.fsync_dir(path)
-
-    def fsync_dirs(self, paths: Sequence[str]) -> dict[str, OSError]:
-        return self._disk.fsync_dirs(paths)
-
-    def lock(self, path: str) -> File:
-        return self._disk.lock(path)
-
-    def free_bytes(self) -> int:
-        return self._disk.free_bytes()

@@ -344,13 +344,13 @@ class PullDelivery:
                 self._nothing_more()
                 break
             sent += number
-            if consumer.undelivered.count <= 0 and not consumer.redelivery.queued and not self._some_do_not_wait():
+            if (
+                consumer.undelivered.count <= 0
+                and not consumer.redelivery.queued
+                and not any(each.ends_without_messages() for each in self.waiting)
+            ):
                 break  # the next round would find as much
         return sent
-
-    def _some_do_not_wait(self) -> bool:
-        """Return whether an open request may end for lack of messages."""
-        return any(request.ends_without_messages() for request in self.waiting)
 
     def rest(self) -> None:
         """End the requests of a paused consumer that do not wait."""

@@ -238,7 +238,8 @@ class DirectGet:
         """Answer for the origin from now on, if the mirror lacks less than `CAUGHT_UP` of its messages."""
         config = self._stream.config
         if config.mirror is not None and config.mirror_direct and not self._for_origin and pending < CAUGHT_UP:
-            self._for_origin = self._subscribe(config.mirror.name, self._on_origin_request, self._on_origin_subject)
+            answers = self._unless_origin(self._on_request), self._unless_origin(self._on_subject)
+            self._for_origin = self._subscribe(config.mirror.name, *answers)
 
     def stop(self) -> None:
         for subscription in (*self._own, *self._for_origin):
@@ -249,23 +250,16 @@ class DirectGet:
         prefix, subscribe = _PREFIX + name.encode(), self._stream.account.subscribe
         return [subscribe(prefix, on_request, GROUP), subscribe(prefix + b".>", on_subject, GROUP)]
 
-    def _on_origin_request(
-        self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None
-    ) -> bool:
-        """Serve `DIRECT.GET.<origin>`, unless the origin does."""
-        if self._defers_to_origin():
-            return False
-        self._on_request(subject, reply, header, payload, origin)
-        return True
+    def _unless_origin(self, handler: Handler) -> Handler:
+        """Return a handler that serves a request for the origin, unless the origin does."""
 
-    def _on_origin_subject(
-        self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None
-    ) -> bool:
-        """Serve `DIRECT.GET.<origin>.<subject>`, unless the origin does."""
-        if self._defers_to_origin():
-            return False
-        self._on_subject(subject, reply, header, payload, origin)
-        return True
+        def serve(subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None) -> bool:
+            if self._defers_to_origin():
+                return False
+            handler(subject, reply, header, payload, origin)
+            return True
+
+        return serve
 
     def _defers_to_origin(self) -> bool:
         """Return whether the origin is a stream of this account that answers itself."""

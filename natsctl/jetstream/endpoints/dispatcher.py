@@ -201,13 +201,10 @@ class SystemApi:
         if found is not None and found[0] is _PURGE:
             request = ApiRequest(_PURGE, text, found[1], payload, reply, header, origin, self._complete)
             self._purge(request)
-        elif verb == "INFO":
-            answer = as_error(endpoints.INFO.answer or SystemAnswer, error(ErrCode.NOT_ENABLED_FOR_ACCOUNT), {})
-            self._account.publish(reply, b"", b"", encode(answer))
         elif not verb.startswith(_SILENT):
-            self._account.publish(
-                reply, b"", b"", encode(as_error(SystemAnswer, error(ErrCode.NOT_ENABLED_FOR_ACCOUNT), {}))
-            )
+            kind = (endpoints.INFO.answer if verb == "INFO" else None) or SystemAnswer
+            answer = as_error(kind, error(ErrCode.NOT_ENABLED_FOR_ACCOUNT), {})
+            self._account.publish(reply, b"", b"", encode(answer))
 
     def _purge(self, request: ApiRequest) -> None:
         """Remove every stream of an account; the answer follows once they are deleted."""

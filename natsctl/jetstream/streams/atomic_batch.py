@@ -228,10 +228,8 @@ class AtomicBatches:
 
     def _refuse(self, message: PendingMessage) -> ApiError | None:
         stream = self._stream
-        for ask in (checks.check_sealed, checks.check_resources, checks.check_account, checks.check_max_size):
-            refusal = ask(stream, message)
-            if refusal is not None:
-                return refusal
+        if (refusal := checks.check_batched(stream, message)) is not None:
+            return refusal
         if not stream.config.allow_atomic:
             return error(ErrCode.ATOMIC_PUBLISH_DISABLED)
         if len(message.fields[headers.BATCH_ID]) > MAX_ID_BYTES:

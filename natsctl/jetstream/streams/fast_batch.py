@@ -195,10 +195,8 @@ class FastBatches:
 
     def _refuse(self, message: PendingMessage, control: Control | None) -> ApiError | None:
         stream = self._stream
-        for ask in (checks.check_sealed, checks.check_resources, checks.check_account, checks.check_max_size):
-            refusal = ask(stream, message)
-            if refusal is not None:
-                return refusal
+        if (refusal := checks.check_batched(stream, message)) is not None:
+            return refusal
         if not stream.config.allow_batched:
             return error(ErrCode.BATCH_PUBLISH_DISABLED)
         if control is None:

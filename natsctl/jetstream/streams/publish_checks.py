@@ -143,6 +143,16 @@ def check_header(stream: Stream, message: PendingMessage) -> ApiError | None:
     return error(ErrCode.STREAM_HEADER_EXCEEDS_MAXIMUM) if len(message.header) > MAX_HEADER_BYTES else None
 
 
+def check_batched(stream: Stream, message: PendingMessage) -> ApiError | None:
+    """Check what applies to a message of any batch."""
+    return (
+        check_sealed(stream, message)
+        or check_resources(stream, message)
+        or check_account(stream, message)
+        or check_max_size(stream, message)
+    )
+
+
 def check_resources(stream: Stream, message: PendingMessage) -> ApiError | None:
     return error(ErrCode.INSUFFICIENT_RESOURCES) if stream.usage.full else None
 

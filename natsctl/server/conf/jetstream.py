@@ -33,10 +33,6 @@ from natsctl.server.conf.values import (
 from natsctl.server.options import ServerJetStreamLimits, ServerOptions
 
 
-def read_limits(item: ConfItem) -> ServerJetStreamLimits:
-    return ServerJetStreamLimits(**fields_of(item, LIMIT_KEYS))
-
-
 def _batches(item: ConfItem) -> BatchLimits:
     """Return the limits of batches; numbers of 0 and less leave the defaults."""
     limits = {}
@@ -193,7 +189,7 @@ JETSTREAM_KEYS: Final[dict[str, OptionSetter]] = keyed(
     ("domain", set_option("domain", _domain)),
     ("max_memory_store max_mem_store max_mem", set_option("max_memory", size_of)),
     ("max_file_store max_file", set_option("max_storage", size_of)),
-    ("limits", set_option("jetstream_limits", read_limits)),
+    ("limits", set_option("jetstream_limits", lambda item: ServerJetStreamLimits(**fields_of(item, LIMIT_KEYS)))),
     ("sync", set_option("sync", _sync)),
     ("sync_interval", set_option("sync", _sync_interval)),
     ("archive_version", set_option("archive_version", _archive_version)),

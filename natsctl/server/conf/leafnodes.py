@@ -159,10 +159,6 @@ PROXY_KEYS: Final[dict[str, Reader]] = {
 }
 
 
-def _urls(item: ConfItem) -> tuple[ServerUrl, ...]:
-    return tuple(_url(entry) for entry in items_of(item))
-
-
 _WEBSOCKET_PORTS: Final = {"ws": 80, "wss": 443}
 
 
@@ -206,7 +202,7 @@ def _check_migrate(item: ConfItem) -> dict[str, Any]:
 
 
 REMOTE_KEYS: Final[dict[str, Reader]] = keyed(
-    ("url urls", ("urls", _urls)),
+    ("url urls", ("urls", lambda item: tuple(map(_url, items_of(item))))),
     ("account local", ("account", text_of)),
     ("creds credentials", ("creds", _creds)),
     ("nkey seed", ("nkey", _seed)),

@@ -24,6 +24,7 @@ from natsctl.server.conf.values import (
     duration_text_of,
     flag_of,
     items_of,
+    keyed,
     number_of,
     shown,
     text_of,
@@ -48,10 +49,6 @@ _URL: Final = re.compile(r'URL(?:\(\s*"?([^\s"]*)"?\s*\))?', re.IGNORECASE)
 
 def _changed(options: ServerOptions, **values: Any) -> ServerOptions:
     return replace(options, operator=replace(options.operator or OperatorOptions(), **values))
-
-
-def _operators(options: ServerOptions, item: ConfItem) -> ServerOptions:
-    return _changed(options, operators=tuple(_operator(one) for one in items_of(item)))
 
 
 def _operator(item: ConfItem) -> OperatorClaims:
@@ -165,10 +162,6 @@ def _pinned(options: ServerOptions, item: ConfItem) -> ServerOptions:
     return _changed(options, pinned=tuple(text_of(one) for one in items_of(item)))
 
 
-def _sentinel(options: ServerOptions, item: ConfItem) -> ServerOptions:
-    return _changed(options, sentinel=text_of(item))
-
-
 def _resolver_tls(options: ServerOptions, item: ConfItem) -> ServerOptions:
     from natsctl.server.tls.contexts import client_context
 
@@ -180,19 +173,18 @@ def _resolver_tls(options: ServerOptions, item: ConfItem) -> ServerOptions:
     return _changed(options, url_tls=tls)
 
 
-def _named(setter: OptionSetter, *names: str) -> dict[str, OptionSetter]:
-    return dict.fromkeys(names, setter)
-
-
-OPERATOR_KEYS: Final[dict[str, OptionSetter]] = {
-    **_named(_operators, "operator", "operators", "root", "roots", "root_operator", "root_operators"),
-    **_named(_trusted_keys, "trusted", "trusted_keys"),
-    **_named(_resolver, "resolver", "account_resolver", "accounts_resolver"),
-    "resolver_preload": _preload,
-    "resolver_pinned_accounts": _pinned,
-    "resolver_tls": _resolver_tls,
-    "default_sentinel": _sentinel,
-}
+OPERATOR_KEYS: Final[dict[str, OptionSetter]] = keyed(
+    (
+        "operator operators root roots root_operator root_operators",
+        lambda options, item: _changed(options, operators=tuple(map(_operator, items_of(item)))),
+    ),
+    ("trusted trusted_keys", _trusted_keys),
+    ("resolver account_resolver accounts_resolver", _resolver),
+    ("resolver_preload", _preload),
+    ("resolver_pinned_accounts", _pinned),
+    ("resolver_tls", _resolver_tls),
+    ("default_sentinel", lambda options, item: _changed(options, sentinel=text_of(item))),
+)
 
 
 def operator_faults(options: ServerOptions) -> Iterator[tuple[str, str]]:

@@ -75,7 +75,10 @@ class SecureLeafConnection(TlsConnection):
 
 class LeafEndpoint(TransportEndpoint):
     def __init__(self, host: str, port: int, leaf_shell: LeafShell, tls: ListenerTls) -> None:
-        super().__init__(host, port, lambda: leaf_connection(leaf_shell, tls))
+        shell = leaf_shell.as_shell
+        super().__init__(
+            host, port, lambda: LeafConnection(shell) if tls.options is None else SecureLeafConnection(shell, tls)
+        )
         self._name = host
         self._log = leaf_shell.log
 
@@ -83,9 +86,3 @@ class LeafEndpoint(TransportEndpoint):
         await super().start()
         host = f"[{self._name}]" if ":" in self._name else self._name
         self._log.info(f"Listening for leafnode connections on {host}:{self.port}")
-
-
-def leaf_connection(leaf_shell: LeafShell, tls: ListenerTls) -> ClientConnection:
-    return (
-        LeafConnection(leaf_shell.as_shell) if tls.options is None else SecureLeafConnection(leaf_shell.as_shell, tls)
-    )

@@ -11,6 +11,7 @@ import resource
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
@@ -22,7 +23,6 @@ from natsctl.server.monitor.jsz import JszOptions, jsz
 from natsctl.server.monitor.varz import resident_bytes, varz
 
 if TYPE_CHECKING:
-    from natsctl.jetstream.consumers.consumer import Consumer
     from natsctl.jetstream.streams.stream import Stream
     from natsctl.server.instance import ServerInstance
 
@@ -115,15 +115,17 @@ _STREAM: Final = (
     ("subject_count", "Subjects with messages in the stream"),
 )
 _CONSUMER: Final = (
-    ("delivered_consumer_seq", "Deliveries so far"),
-    ("delivered_stream_seq", "Sequence in the stream of the last delivery"),
+    ("delivered.consumer_seq", "Deliveries so far"),
+    ("delivered.stream_seq", "Sequence in the stream of the last delivery"),
     ("num_ack_pending", "Messages that await their ack"),
     ("num_redelivered", "Messages that were delivered more than once and await their ack"),
     ("num_waiting", "Pull requests that wait for messages"),
     ("num_pending", "Messages that were not delivered yet"),
-    ("ack_floor_stream_seq", "Sequence in the stream up to which everything is acked"),
-    ("ack_floor_consumer_seq", "Delivery up to which everything is acked"),
+    ("ack_floor.stream_seq", "Sequence in the stream up to which everything is acked"),
+    ("ack_floor.consumer_seq", "Delivery up to which everything is acked"),
 )
+"""Fields of a consumer's info; a family has the name of its field."""
+_consumer_values: Final = attrgetter(*(field for field, _ in _CONSUMER))
 
 
 class MetricsRow(NamedTuple):
@@ -221,7 +223,7 @@ def _assets(streams: list[Stream], mine: dict[str, str]) -> Iterator[bytes]:
         yield b""
         for consumer in islice(stream.consumer_set.visible(), MAX_CONSUMERS - len(of_consumers)):
             own = {"consumer_name": consumer.name, "is_consumer_leader": "true"}
-            of_consumers.append(MetricsRow(labels({**named, **own}), _consumer_values(consumer)))
+            of_consumers.append(MetricsRow(labels({**named, **own}), _consumer_values(consumer.info())))
             yield b""
     yield from _families("jetstream_stream", _STREAM, of_streams)
     yield from _families("jetstream_consumer", _CONSUMER, of_consumers)
@@ -232,7 +234,7 @@ def _families(prefix: str, names: Iterable[tuple[str, str]], rows: list[MetricsR
         head: bytes = b""
         for start in range(0, len(rows), _BATCH):
             samples = [(row.labels, row.values[number]) for row in rows[start : start + _BATCH]]
-            text = family(f"{prefix}_{name}", "gauge", about, samples)
+            text = family(f"{prefix}_{name.replace('.', '_')}", "gauge", about, samples)
             yield text.removeprefix(head)
             head = head or b"".join(text.splitlines(keepends=True)[:2])
 
@@ -255,17 +257,3 @@ def _stream_labels(stream: Stream, mine: dict[str, str]) -> dict[str, str]:
 def _stream_values(stream: Stream) -> tuple[int, ...]:
     store = stream.store
     return store.messages, store.bytes, store.first_seq, store.last_seq, stream.consumer_count, store.num_subjects
-
-
-def _consumer_values(consumer: Consumer) -> tuple[int, ...]:
-    info = consumer.info()
-    return (
-        info.delivered.consumer_seq,
-        info.delivered.stream_seq,
-        info.num_ack_pending,
-        info.num_redelivered,
-        info.num_waiting,
-        info.num_pending,
-        info.ack_floor.stream_seq,
-        info.ack_floor.consumer_seq,
-    )

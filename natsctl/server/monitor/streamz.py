@@ -130,17 +130,16 @@ class AssetOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_streamz(query: Query) -> AssetOptions:
-    page = read_paging(query, _STREAM_ORDERS, "name")
-    return AssetOptions(page=page, search=query.text("search").casefold(), account=query.text("acc"))
+    return _assets(query, read_paging(query, _STREAM_ORDERS, "name"))
 
 
 def read_consumerz(query: Query) -> AssetOptions:
-    return AssetOptions(
-        page=read_paging(query, _CONSUMER_ORDERS, "pending"),
-        search=query.text("search").casefold(),
-        account=query.text("acc"),
-        stream=query.text("stream"),
-    )
+    return _assets(query, read_paging(query, _CONSUMER_ORDERS, "pending"))
+
+
+def _assets(query: Query, page: Paging) -> AssetOptions:
+    search, account, stream = query.text("search").casefold(), query.text("acc"), query.text("stream")
+    return AssetOptions(page=page, search=search, account=account, stream=stream)
 
 
 def streamz(server: ServerInstance, options: AssetOptions) -> Iterator[bytes]:

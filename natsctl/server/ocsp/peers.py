@@ -37,8 +37,7 @@ if TYPE_CHECKING:
     from natsctl.server.system.events import OcspEvents
 
 CLIENT: Final = "Client"
-LEAF: Final = "Leafnode"
-"""Kinds of connections in events and log lines."""
+"""Kind of clients' connections in events and log lines."""
 
 CLIENT_REJECTED: Final = "client not OCSP valid"
 SERVER_REJECTED: Final = "server not OCSP valid"
@@ -208,11 +207,15 @@ class PeerVerifier:
         """Return the answer of the first responder that has one; raises ResponderError."""
         encoded = quote_plus(base64.b64encode(request_for(link.certificate, link.issuer)))
         fault = ResponderError("no available OCSP servers")
+
+        def accepted(status: int) -> str:
+            return "" if status == 200 else f"bad OCSP responder http status: [{status}]"
+
         for url in link.urls:
             self._log.debug(f"Trying OCSP responder url [{url}]")
             whole = f"{url.removesuffix('/')}/{encoded}"
             try:
-                der = await self._responders.ask("GET", whole, b"", options.timeout_s or OCSP_TIMEOUT_S, _only_200)
+                der = await self._responders.ask("GET", whole, b"", options.timeout_s or OCSP_TIMEOUT_S, accepted)
             except ResponderError as why:
                 fault = ResponderError(f"exhausted OCSP responders: {why}")
                 continue
@@ -237,10 +240,6 @@ class PeerVerifier:
             self._log.debug(f"OCSP response ThisUpdate [{format_time(response.this_update_ns)}] {about}")
             return False
         return True
-
-
-def _only_200(status: int) -> str:
-    return "" if status == 200 else f"bad OCSP responder http status: [{status}]"
 
 
 def certificate_facts(certificate: x509.Certificate) -> dict[str, Any]:

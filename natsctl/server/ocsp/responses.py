@@ -89,8 +89,6 @@ class OcspResponse(NamedTuple):
     status: Status
     this_update_ns: int
     next_update_ns: int | None
-    delegated: bool
-    """The signer is another than the authority."""
     authorised: bool
     """The signer is the authority, or has its permission to sign responses."""
 
@@ -166,7 +164,7 @@ def parse_response(der: bytes, certificate: x509.Certificate, issuer: x509.Certi
             signer = None
         _verify(signed, algorithm, signature, issuer, signer)
         authorised = signer is None or _may_sign(signer)
-        return OcspResponse(der, status, this_update_ns, next_update_ns, signer is not None, authorised)
+        return OcspResponse(der, status, this_update_ns, next_update_ns, authorised)
     except (ValueError, TypeError, UnsupportedAlgorithm, x509.DuplicateExtension) as why:
         raise InvalidResponseError(str(why) or type(why).__name__) from why
 

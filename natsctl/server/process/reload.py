@@ -398,7 +398,7 @@ class Reloader:
         server.follow_ocsp(derived)
         _close_unpinned(server, old, new)
         _close_proxied(server, _left(old, new))
-        server.set_write_deadline(new.write_deadline_s)
+        server.shell.write_deadline_s = new.write_deadline_s
         if server.engine is not None:
             _limit_jetstream(server.engine, old, new)
 

@@ -311,9 +311,6 @@ class ResponseWriter:
         yield
         self._publish(request, payload, request.header)
 
-    def send_success(self, request: SystemRequest) -> None:
-        self.send(request, self._body({}), request.header)
-
     def refuse(self, request: SystemRequest, code: int, text: str, data: dict[str, Any] | None = None) -> None:
         self.send(request, self._body({**(data or {}), "error": {"code": code, "description": text}}))
 
@@ -456,7 +453,7 @@ class SystemResponders:
             if fault is not None:
                 self._responses.refuse(request, FAILED, str(fault), {})
             else:
-                self._responses.send_success(request)
+                self._responses.send(request, {"server": server_info(self._broker)}, request.header)
 
         def begin(options: Any) -> None:
             self._reload(done)

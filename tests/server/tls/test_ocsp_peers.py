@@ -259,7 +259,7 @@ def test_a_full_cache_forgets_the_oldest_and_a_folder_that_cannot_be_written_is_
     log = ListLog()
     cache = ResponseCache(OcspCacheOptions(folder=str(tmp_path / "no" / "such")), log, SystemClock())
     for key in ("a", "b", "c"):
-        cache.put(key, OcspResponse(b"1", "good", 0, None, False, True), "CN=x")
+        cache.put(key, OcspResponse(b"1", "good", 0, None, True), "CN=x")
     assert cache.get("a") is None and cache.get("b") == b"1" and cache.counts()["good"] == 2
     cache.save()
     assert log.said("Unable to save OCSP peer cache: ")
@@ -323,7 +323,7 @@ async def test_an_unreadable_revocation_refuses_a_client_while_no_responder_answ
     cache = ResponseCache(OcspCacheOptions(preserve_revoked=True), ListLog(), SystemClock())
     pki, silent = Pki(tmp_path, "http://127.0.0.1:1"), Silent()
     client = pki.issue("client", pki.root)
-    cache.put(fingerprint(client.der), OcspResponse(b"no DER", status, 0, None, False, True), "client")
+    cache.put(fingerprint(client.der), OcspResponse(b"no DER", status, 0, None, True), "client")
     verifier: Any = PeerVerifier(ListLog(), SystemClock(), lambda: cache, lambda: silent, silent)
     options = OcspPeerOptions(verify=True, allow_when_unreachable=True)
     for _ in range(2):  # the entry is preserved
