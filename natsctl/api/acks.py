@@ -123,8 +123,3 @@ def _parse_nak(rest: bytes) -> AckPayload:
     except (msgspec.MsgspecError, ValueError):
         return _PLAIN_NAK
     return AckPayload(AckKind.NAK, delay_ns=max(delay, 0))
-
-
-def nak_with_delay(delay_ns: int) -> bytes:
-    """Return the payload of a NAK that asks for redelivery after `delay_ns`."""
-    return b'-NAK {"delay": %d}' % delay_ns if delay_ns > 0 else NAK

@@ -98,7 +98,6 @@ async def stream_of(manager: Manager, subject: str) -> str:
 
 
 async def _counter_streams(manager: Manager) -> list[str]:
-    """Return the streams with `allow_msg_counter`."""
     listed = await manager.stream_list()
     return [one.value.config.name for one in listed if one.value.config.allow_msg_counter]
 

@@ -219,7 +219,6 @@ class KeyValueBucket:
 
 
 def current_key(failure: NatsctlError) -> str:
-    """Return the key of the message that failed."""
     return failure.subject.partition("$KV.")[2].partition(".")[2] or "the key"
 
 

@@ -28,8 +28,6 @@ class NotClusteredError(NatsctlError):
 
 
 class ClusterAsset(NamedTuple):
-    """A stream or consumer with a leader."""
-
     stream: str
     consumer: str = ""
 

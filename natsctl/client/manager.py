@@ -169,8 +169,8 @@ class Manager:
         self, stream: str, *, seq: int = 0, last_by_subj: str = "", next_by_subj: str = ""
     ) -> Answer[StreamMsgGetAnswer]:
         """Return one stored message: by sequence, the last on a subject, or the next on a subject from `seq` on."""
-        said = {"seq": seq, "last_by_subj": last_by_subj, "next_by_subj": next_by_subj}
-        body = {name: value for name, value in said.items() if value}
+        which = {"seq": seq, "last_by_subj": last_by_subj, "next_by_subj": next_by_subj}
+        body = {name: value for name, value in which.items() if value}
         return await self.requests.ask(endpoints.STREAM_MSG_GET, stream, body=body)
 
     async def find_message(self, stream: str, **which: Any) -> Answer[StreamMsgGetAnswer] | None:

@@ -50,7 +50,6 @@ class QuickParser:
 
     @property
     def buf(self) -> bytes:
-        """Return the bytes of an incomplete command."""
         return self._buffer.kept or bytes(self._inner.buf)
 
     def reset(self) -> None:

@@ -47,14 +47,10 @@ class _Identity(msgspec.Struct, kw_only=True):
 
 
 class ServicePing(_Identity, kw_only=True):
-    """The answer to a ping."""
-
     type: str = "io.nats.micro.v1.ping_response"
 
 
 class Endpoint(msgspec.Struct, kw_only=True):
-    """An endpoint of a service and its subject."""
-
     name: str
     subject: str
     queue_group: str = ""
@@ -93,8 +89,6 @@ class ServiceStats(_Identity, kw_only=True):
 
 
 class Instance(msgspec.Struct):
-    """Both answers of one instance."""
-
     info: ServiceInfo
     stats: ServiceStats
 
@@ -271,8 +265,6 @@ class EchoService:
         ]
 
     def _counted(self, handle: Handle) -> Handle:
-        """Return the same, counted in the statistics."""
-
         def counted(message: Message) -> tuple[bytes, HeaderLike]:
             before = time.perf_counter_ns()
             answer = handle(message)

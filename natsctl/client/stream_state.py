@@ -136,7 +136,6 @@ async def next_answer(manager: Manager, stream: str, seq: int, subject: str = AL
 
 
 async def next_message(manager: Manager, stream: str, seq: int, subject: str = ALL) -> StoredMsg | None:
-    """Return the first message on `subject` from `seq` on, or None."""
     answer = await next_answer(manager, stream, seq, subject)
     return answer.value.message if answer is not None else None
 

@@ -386,7 +386,6 @@ class _BlockReader:
                 yield item
 
     def _small_file(self, name: str, body: bytes) -> Item | None:
-        """Accept one small file and return the item that it completes."""
         folder, _, kind = name.rpartition("/")
         if kind == "meta.inf":
             self._checked = body

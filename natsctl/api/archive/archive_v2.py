@@ -77,8 +77,6 @@ class _State(Model):
 
 
 class _Consumer(Model):
-    """The record of one consumer."""
-
     config: ConsumerConfig = msgspec.field(default_factory=lambda: ConsumerConfig())
     state: _State | None = None
 

@@ -77,8 +77,6 @@ class Metadata(msgspec.Struct):
 
 
 class Artifact(NamedTuple):
-    """A file of a bundle with its tags."""
-
     path: str
     tags: Tags
 

@@ -74,8 +74,6 @@ class RecordedAnswers:
 
 
 class RecordedConnection:
-    """Connection to the servers of a bundle."""
-
     lost = reconnects = dry_run = False
     tracer = None
     trace = trace_answer = staticmethod(not_traced)

@@ -77,7 +77,6 @@ class Sharing(NamedTuple):
 
     @property
     def entries(self) -> list[Document]:
-        """The entries as in the claims, by subject."""
         return sorted(self.account.nats.get(f"{self.kind}s") or [], key=lambda one: str(one.get("subject", "")))
 
     def subject_of(self, entry: Document) -> str:
@@ -160,7 +159,6 @@ def bucket_imports(bucket: str, prefix: str, source: str) -> list[Document]:
 
 
 def mappings_of(account: ManagedAccount) -> dict[str, list[Document]]:
-    """Return the subject mappings of an account, by source."""
     return dict(sorted((account.nats.get("mappings") or {}).items()))
 
 

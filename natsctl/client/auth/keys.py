@@ -135,7 +135,6 @@ def is_seed(text: str) -> bool:
 
 
 def kind_of(public: str) -> Kind | None:
-    """Return the kind of a public key, or None."""
     raw = raw_key(public)
     return None if raw is None else _KIND_OF.get(raw[0])
 

@@ -72,7 +72,6 @@ class NscStore:
     # -- reading
 
     def names(self) -> list[str]:
-        """Return the names of the operators, sorted."""
         try:
             return sorted(path.name for path in self.stores.iterdir() if (path / _INFO_FILE).is_file())
         except FileNotFoundError:

@@ -96,8 +96,6 @@ class Overall:
     done: dict[str, float] = field(default_factory=dict)
 
     def step(self, name: str) -> Callable[[TransferProgress], None]:
-        """Return the progress callback of that stream."""
-
         def at(progress: TransferProgress) -> None:
             total = self.totals.get(name, 0)
             whole = max(progress.total_bytes, progress.archive_bytes, 1)

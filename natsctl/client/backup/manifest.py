@@ -154,7 +154,6 @@ def new_manifest(
     consumers: bool = False,
     account: Sequence[str] = (),
 ) -> Manifest:
-    """Return the manifest of a backup that is made now."""
     return Manifest(
         format=FORMAT,
         tool=f"natsctl {__version__}",

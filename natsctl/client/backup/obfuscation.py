@@ -71,7 +71,6 @@ class Obfuscated(Document):
 
 
 def key_file_of(target: Path) -> Path:
-    """Return the path of the key file next to a backup."""
     return target.parent / f"{target.name}{KEY_SUFFIX}"
 
 
@@ -244,7 +243,6 @@ class Obfuscator:
         return changed
 
     def _hidden(self, subject: bytes) -> bytes:
-        """Return the hash of a subject and keep it."""
         return self._subjects.setdefault(subject, as_bytes(self.subject(as_text(subject))))
 
     def _header(self, block: bytes) -> bytes:

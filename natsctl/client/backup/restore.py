@@ -344,7 +344,6 @@ def _for_bucket(
 
 
 async def replaced_by(manager: Manager, source: Path, options: RestoreOptions) -> Answer[Any] | None:
-    """Return the stream that a restore would replace, or None."""
     if options.on_existing is not OnExisting.REPLACE:
         return None
     with open_backup(source) as backup:

@@ -420,7 +420,6 @@ async def with_all_consumers(
 
 
 def _lags(saved: ArchivedConsumer, led: ArchivedConsumer) -> bool:
-    """Return whether a copy of a consumer lags its leader."""
     if saved.config.ack_policy == "none":
         return saved.progress.delivered_sseq < led.progress.delivered_sseq
     return saved.progress.floor_sseq < led.progress.floor_sseq

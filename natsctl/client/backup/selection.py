@@ -40,8 +40,6 @@ _MARKERS = (b"MaxAge", b"Purge", b"Remove")
 
 
 class MessageFilter(StrEnum):
-    """Filters of single messages, in order."""
-
     SEQUENCE = "sequence"
     TIME = "time"
     SUBJECT = "subject"

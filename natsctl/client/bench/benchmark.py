@@ -139,7 +139,6 @@ def encode_line(value: object) -> bytes:
 
 
 def decode_line(line: bytes) -> Any:
-    """Return the value of a line."""
     return pickle.loads(base64.b64decode(line))  # nosec B301 # of the parent or child process, through their pipe
 
 

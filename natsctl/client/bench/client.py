@@ -55,8 +55,6 @@ class Spread(msgspec.Struct):
 
 
 class Latencies:
-    """A histogram of durations."""
-
     __slots__ = ("counts", "longest_ns", "number", "shortest_ns", "squares", "sum_ns")
 
     def __init__(self) -> None:
@@ -392,7 +390,6 @@ def answer_failure(subject: str, header: bytes, body: bytes) -> NatsctlError | N
 
 
 def failed_status(subject: str, header: bytes) -> NatsctlError:
-    """Return the failure of a status message."""
     from natsctl.api.headers import parse_status
 
     status, text = parse_status(header)

@@ -23,8 +23,6 @@ _SPREAD = ("min_ns", "avg_ns", "max_ns", "p50_ns", "p90_ns", "p99_ns", "p999_ns"
 
 
 class Part(msgspec.Struct, omit_defaults=True):
-    """The work of one client, or of all of them."""
-
     msgs: int
     bytes: int
     duration_ns: int
@@ -80,7 +78,6 @@ def _part(msgs: int, size: int, begin_ns: int, end_ns: int, latencies: Latencies
 
 
 def report(load: Load, results: Iterable[ClientResult], processes: int, started_ns: int) -> Report:
-    """Return the report of all clients' work."""
     from natsctl.api.times import format_time
 
     found = sorted(results, key=lambda one: one.number)

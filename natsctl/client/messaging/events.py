@@ -48,8 +48,6 @@ def chosen(asked: Mapping[str, bool | None]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class EventFilter:
-    """Filter of events; an empty one accepts all."""
-
     pattern: re.Pattern[str] | None = None
     types: tuple[str, ...] = ()
     stream: str = ""

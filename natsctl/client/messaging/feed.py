@@ -45,7 +45,6 @@ class MessageFeed:
         self.reading: FeedReading | None = None
 
     def now(self) -> Message | None:
-        """Return a message that has come already."""
         return None
 
     async def next(self, timeout_s: float | None = None) -> Message | None:
@@ -86,7 +85,6 @@ class CoreFeed(MessageFeed):
         return self._subscription.dropped if self._subscription is not None else 0
 
     def now(self) -> Message | None:
-        """Return a message that has come already."""
         return self._subscription.now() if self._subscription is not None else None
 
     async def next(self, timeout_s: float | None = None) -> Message | None:
@@ -165,7 +163,6 @@ async def feed_of_stream(
 def ordered_reader(
     manager: Manager, stream: str, subjects: Sequence[str], start: Start, *, headers_only: bool = False
 ) -> OrderedReader:
-    """Return the reader of the stream in order, from `start` on."""
     fields = start.fields(time.time_ns())
     from natsctl.client.messaging.consumers import OrderedReader
 
@@ -275,7 +272,6 @@ def _pull_feed(manager: Manager, stream: str, config: dict[str, Any], count: int
 
 
 def _push_feed(manager: Manager, info: dict[str, Any], *, to_end: bool) -> ConsumerFeed:
-    """Return the feed of the push consumer that `info` describes."""
     from natsctl.client.messaging.consumers import pushed
 
     feed = ConsumerFeed(pushed(manager, info), to_end=to_end)

@@ -126,7 +126,6 @@ class RequestLog:
         self._open: OrderedDict[str, PendingReply] = OrderedDict()
 
     def is_answer(self, message: Message) -> bool:
-        """Return whether the message came on an inbox."""
         return message.subject.startswith(self._prefix)
 
     def add(self, number: int, message: Message) -> None:

@@ -59,7 +59,6 @@ class CopiedContent:
 
     @property
     def state(self) -> StreamState:
-        """Return the state of the stream, as an archive begins with it."""
         expected, said = self.expected, self.info.get("state") or {}
         state = StreamState(
             messages=expected.messages,

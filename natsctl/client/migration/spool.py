@@ -115,7 +115,6 @@ class Spool:
 
     @property
     def last_seq(self) -> int:
-        """Return the sequence of the last message, or 0."""
         return max((segment.last_seq for segment in self.segments), default=0)
 
     def add(self, messages: Sequence[ArchivedMessage]) -> None:

@@ -47,7 +47,6 @@ class ServerScope:
 
     @property
     def shown(self) -> str:
-        """Return the scope as text."""
         said = [self.name, f"in cluster {self.cluster}" if self.cluster else ""]
         return " ".join(word for word in (*said, f"tagged {', '.join(self.tags)}" if self.tags else "") if word)
 

@@ -72,7 +72,6 @@ class Top:
 
     @property
     def sort(self) -> str:
-        """Return the sort key of the connections."""
         return str(self._wanted["sort"])
 
     def sort_by(self, step: int) -> None:
@@ -172,7 +171,6 @@ def server_rows(servers: Iterable[ServerAnswer], rates: Rates, at_s: float) -> l
 
 
 def account_rows(rows: Iterable[Row], rates: Rates, at_s: float) -> list[Row]:
-    """Return the rows of accounts with `rates` added."""
     return [
         {
             **row,
