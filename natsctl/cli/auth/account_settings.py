@@ -35,6 +35,7 @@ from natsctl.cli.render.page import Page
 from natsctl.cli.render.tables import render_table
 from natsctl.cli.render.text import count, safe, yes
 from natsctl.client.auth.claims import Document, add_tags, put, read_claims, remove_tags, typed
+from natsctl.client.message import DryRunError, Planned
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -334,7 +335,6 @@ def push(
 
 
 async def _pushed(manager: Manager, account: ManagedAccount) -> tuple[list[ServerAnswer], int]:
-    from natsctl.client.message import DryRunError, Planned
     from natsctl.client.system.system_account import System, gather
 
     subject = f"$SYS.REQ.ACCOUNT.{account.subject}.CLAIMS.UPDATE"

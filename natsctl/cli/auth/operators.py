@@ -20,6 +20,7 @@ from natsctl.cli.framework.verbs import Verb, verb
 from natsctl.cli.render.text import safe
 from natsctl.client.auth.keys import KeyPair, find_key
 from natsctl.client.auth.operators import Entity, EntityExistsError, Operator, new_operator
+from natsctl.client.message import DryRunError, Planned
 
 if TYPE_CHECKING:
     from natsctl.client.auth.nsc_store import NscStore
@@ -101,7 +102,6 @@ def write_private(session: Session, path: Path, content: bytes, about: str) -> N
     Raises StorageError, DryRunError.
     """
     from natsctl.client.atomic_file import PRIVATE, atomic_write
-    from natsctl.client.message import DryRunError, Planned
 
     if session.dry_run:
         raise DryRunError(Planned(str(path), about.encode()))
@@ -235,8 +235,6 @@ def select(session: Session, name: MaybeOperator = None, json: Json = False) -> 
     operator = place.operator(name) if name else _chosen(session, place)
     change = place.selecting(operator.name)
     if session.dry_run:
-        from natsctl.client.message import DryRunError, Planned
-
         raise DryRunError(Planned(str(change.path), (change.text or "").encode()))
     place.apply(change)
     if json:

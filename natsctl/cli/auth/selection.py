@@ -9,6 +9,7 @@ from natsctl.api.errors import UsageError
 from natsctl.cli.framework.consent import can_ask
 from natsctl.cli.framework.parameters import Argument, Option
 from natsctl.client.auth.nsc_store import NscStore
+from natsctl.client.message import DryRunError, Planned
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -75,8 +76,6 @@ def save(session: Session, store: NscStore, operator: Operator) -> None:
     if not session.dry_run:
         store.save(operator)
         return
-    from natsctl.client.message import DryRunError, Planned
-
     changes = store.changes(operator)
     files = [
         Planned(str(one.path), b"(secret)" if one.path.suffix in (".nk", ".creds") else (one.text or "").encode())

@@ -43,6 +43,7 @@ from natsctl.cli.messaging.bodies import (
 )
 from natsctl.cli.render.message import render_ack
 from natsctl.cli.render.text import safe
+from natsctl.client.message import DryRunError, Planned
 from natsctl.client.messaging.messages import Outgoing, numbered, publish_batch, stream_headers
 from natsctl.client.messaging.messages import publish as publish_stored
 
@@ -270,8 +271,6 @@ def publish(
 
 
 def _preview(outgoing: Publishing, atomic: bool, stored: bool) -> None:
-    from natsctl.client.message import DryRunError, Planned
-
     every = outgoing.messages()
     messages = numbered(every) if atomic else list(itertools.islice(every, SHOWN_DRY))
     total = len(messages) + sum(1 for _ in every)

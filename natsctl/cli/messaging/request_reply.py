@@ -30,6 +30,7 @@ from natsctl.cli.messaging.bodies import (
 from natsctl.cli.messaging.publish import BodySource
 from natsctl.cli.render.message import answer_document, message_document, render_headers, render_rtt, render_trace
 from natsctl.cli.render.text import safe
+from natsctl.client.message import DryRunError, Planned
 from natsctl.client.messaging.messages import Outgoing
 from natsctl.client.messaging.request_reply import (
     REPLY_GAP_S,
@@ -101,8 +102,6 @@ def request(
 
 
 def _preview(every: Iterator[Outgoing]) -> None:
-    from natsctl.client.message import DryRunError, Planned
-
     raise DryRunError(*(Planned(one.subject, one.body, one.headers) for one in every))
 
 
@@ -179,8 +178,6 @@ def reply(
     payload, headers = read_body(body or ""), read_headers(header)
     make = _maker(Outgoing(subject, payload, headers), echo, command, templates)
     if session.dry_run:
-        from natsctl.client.message import DryRunError, Planned
-
         what = "the request" if echo else command or None
         planned = () if what else (Planned("_INBOX.<of each request>", payload, headers or None),)
         raise DryRunError(*planned, effect={"answers_requests_on": subject, **({"with": what} if what else {})})
@@ -268,8 +265,6 @@ def trace(
     check_target(subject)
     message = Outgoing(subject, read_body(payload or ""), read_headers(header))
     if session.dry_run:
-        from natsctl.client.message import DryRunError, Planned
-
         raise DryRunError(Planned(subject, message.body, headers_of(message, "_INBOX.<made when sent>", deliver)))
 
     async def work(manager: Manager) -> TraceReport:

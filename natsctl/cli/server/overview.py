@@ -290,60 +290,49 @@ def graph(
     rounds: Rounds = 0,
 ) -> None:
     """Plot a server's load and throughput, until Ctrl-C."""
-    from natsctl.cli.render.plot import render_plots
+    from natsctl.cli.render.plot import Rate, render_plots
     from natsctl.client.system.system_account import System
 
     columns, lines = plot_room(rounds)
     with suggesting_server():
         found = session.run(lambda manager: System(manager).find(server))
-    plots = _Plots(jetstream)
+    plots = _plots(jetstream)
     session.lasting = True
 
     def view() -> RenderableType:
-        answer = session.run(lambda manager: System(manager).ask_one(found.id, "VARZ"))
-        plots.add(answer.data, time.monotonic())
-        return render_plots(f"Server {safe(found.name)}", plots.series, columns, lines)
+        varz = session.run(lambda manager: System(manager).ask_one(found.id, "VARZ")).data
+        for series, paths in plots:
+            value = sum(_figure(varz, path) for path in paths)
+            series.count(value, time.monotonic()) if isinstance(series, Rate) else series.add(value)
+        return render_plots(f"Server {safe(found.name)}", [series for series, _ in plots], columns, lines)
 
     watch(view, every, rounds=rounds)
 
 
-class _Plots:
-    """The plotted figures, of the server or of its JetStream."""
+def _plots(jetstream: bool) -> list[tuple[Series, tuple[str, ...]]]:
+    """Return the plotted figures of a server or of its JetStream, and the fields that each is the sum of."""
+    from natsctl.cli.render.plot import Rate, Series, sized
 
-    def __init__(self, jetstream: bool) -> None:
-        from natsctl.cli.render.plot import Rate, Series, sized
-
-        self._jetstream = jetstream
-        self.series: tuple[Series, ...]
-        if jetstream:
-            self.series = (
-                Series("Memory", sized),
-                Series("File Storage", sized),
-                Rate("API Requests"),
-                Series("Pending API Requests"),
-            )
-        else:
-            self.series = (Series("CPU %"), Series("Memory", sized), Series("Connections"), Rate("Messages"))
-
-    def add(self, varz: dict[str, object], at_s: float) -> None:
-        from natsctl.cli.render.plot import Rate
-
-        for one, value in zip(self.series, _figures(varz, self._jetstream), strict=True):
-            one.count(value, at_s) if isinstance(one, Rate) else one.add(value)
+    if not jetstream:
+        return [
+            (Series("CPU %"), ("cpu",)),
+            (Series("Memory", sized), ("mem",)),
+            (Series("Connections"), ("connections",)),
+            (Rate("Messages"), ("in_msgs", "out_msgs")),
+        ]
+    return [
+        (Series("Memory", sized), ("jetstream.stats.memory",)),
+        (Series("File Storage", sized), ("jetstream.stats.storage",)),
+        (Rate("API Requests"), ("jetstream.stats.api.total",)),
+        (Series("Pending API Requests"), ("jetstream.stats.api.inflight",)),
+    ]
 
 
-def _figures(varz: dict[str, object], jetstream: bool) -> tuple[float, ...]:
-    def number(*path: str) -> float:
-        value: object = varz
-        for key in path:
-            value = value.get(key) if isinstance(value, dict) else None
-        return float(value) if isinstance(value, int | float) else 0.0
-
-    if jetstream:
-        api = ("jetstream", "stats", "api")
-        held = (number("jetstream", "stats", "memory"), number("jetstream", "stats", "storage"))
-        return (*held, number(*api, "total"), number(*api, "inflight"))
-    return number("cpu"), number("mem"), number("connections"), number("in_msgs") + number("out_msgs")
+def _figure(varz: dict[str, object], path: str) -> float:
+    value: object = varz
+    for key in path.split("."):
+        value = value.get(key) if isinstance(value, dict) else None
+    return float(value) if isinstance(value, int | float) else 0.0
 
 
 Account = Annotated[str, Argument(metavar="ACCOUNT", help="the account's name")]
