@@ -27,6 +27,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from bench import loop, servers
 from bench.measure import ANSWER_WITHIN_S, verdict
+from bench.startup import free_port
 from natsctl.testing.process import ServerProcess
 from tests.support.callouts import ISSUER, SUBJECT, claims_of
 from tests.support.callouts import Request as CalloutRequest
@@ -329,6 +330,46 @@ async def long_subject(peers: Peers, count: int) -> None:
     peers.client.send(b"".join(b"UNSUB t%d\r\n" % at for at in range(len(patterns))))
 
 
+def meeting_patterns(client: RawClient, count: int, first: str) -> bytes:
+    """Subscribe to patterns that meet at every token; return the beginning of subjects whose routes are long walks."""
+    rest = ["a"] * (count - 1)
+    patterns = [".".join([first, *rest[:at], "*", *rest[at + 1 :]]) for at in range(min(count - 1, 500))]
+    client.send(b"".join(b"SUB %s t%d\r\n" % (each.encode(), at) for at, each in enumerate(patterns)))
+    return ".".join([first, *rest[1:], ""]).encode()
+
+
+@sized(
+    "message: tokens, to another account", 20, 200, 2_000,
+    config="""accounts {
+      E { users: [{user: e, password: p}], exports: [{service: "s.>"}] }
+      I { users: [{user: i, password: p}], imports: [{service: {account: E, subject: "s.>"}, to: "q.>"}] }
+    }
+    no_auth_user: i
+    """,
+)  # fmt: skip
+async def long_requests(peers: Peers, count: int) -> None:
+    """Send requests to a service whose account has patterns that meet at every token."""
+    service = await RawClient.connect(peers.url, user="e", **{"pass": "p"})
+    subject = meeting_patterns(service, count, "s")
+    await service.flush()
+    for number in range(5):
+        peers.client.publish(b"q" + subject[1:] + b"%d" % number, b"")
+    await peers.client.flush()
+    await service.close()
+
+
+@sized("message: tokens, republished", 20, 200, 2_000)
+async def long_republish(peers: Peers, count: int) -> None:
+    """Store messages that are republished among patterns that meet at every token."""
+    await create(peers, subjects=["s.>"], republish={"src": "s.>", "dest": "r.>"})
+    subject = meeting_patterns(peers.client, count, "r")
+    for number in range(20):
+        peers.client.publish(b"s" + subject[1:] + b"%d" % number, b"")
+    await peers.client.flush()
+    await asyncio.sleep(2)
+    peers.client.send(b"".join(b"UNSUB t%d\r\n" % at for at in range(min(count - 1, 500))))
+
+
 @sized("message: acks and requests", 1_000, 10_000, 100_000)
 async def many_requests(peers: Peers, count: int) -> None:
     """Send requests of an API that nobody answers to, many in a chunk."""
@@ -590,6 +631,50 @@ async def permitted_logins(peers: Peers, count: int) -> None:
         client.publish(b"p.7.x", b"")
         await client.flush()
         await client.close()
+
+
+LEAF_PORT: Final = free_port()
+"""Neither server has the listener of leaf nodes in its file of ports."""
+
+
+@sized(
+    "leaf node: patterns", *PERMITTED,
+    config=f"authorization {{ users: [{{user: any, password: any}}, {', '.join(map(permitted, PERMITTED))}] }}\n"
+    f'no_auth_user: any\nleafnodes {{ listen: "127.0.0.1:{LEAF_PORT}" }}\n',
+)  # fmt: skip
+async def permitted_leafs(peers: Peers, count: int) -> None:
+    """Connect as a leaf node whose user has many permissions."""
+    for _ in range(3):
+        reader, writer = await asyncio.open_connection("127.0.0.1", LEAF_PORT, limit=1 << 24)
+        await reader.readline()
+        connect = {"name": "x", "server_id": f"N{random.random()}", "headers": True, "version": "2.15.2", "protocol": 1}
+        writer.write(b"CONNECT %b\r\nPING\r\n" % json.dumps({**connect, "user": f"u{count}", "pass": "p"}).encode())
+        while await reader.readline() != b"PONG\r\n":
+            pass
+        writer.transport.abort()
+
+
+def importer(count: int) -> str:
+    """Return an account that imports many streams."""
+    items = ", ".join(f'{{stream: {{account: E, subject: "s.{n}"}}, to: "l{count}.{n}"}}' for n in range(count))
+    return f"I{count} {{ users: [{{user: i{count}, password: p}}], imports: [{items}] }}"
+
+
+IMPORTED: Final = (80, 800, 8_000)
+
+
+@sized(
+    "subscriptions: all of many imports", *IMPORTED,
+    config=f"accounts {{ E {{ exports: [{{stream: \"s.*\"}}] }}, {', '.join(map(importer, IMPORTED))} }}\n"
+    "no_auth_user: i80\n",
+)  # fmt: skip
+async def imported_subscriptions(peers: Peers, count: int) -> None:
+    """Subscribe to everything in an account with many imports, and unsubscribe."""
+    client = await RawClient.connect(peers.url, user=f"i{count}", **{"pass": "p"})
+    for number in range(5):
+        client.send(b"SUB > %d\r\nUNSUB %d\r\n" % (number, number))
+        await client.flush()
+    await client.close()
 
 
 @sized(

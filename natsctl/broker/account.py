@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from natsctl.api.subject_index import Steps, SubjectIndex
-from natsctl.broker.deferred_work import MANY_SUBS, SUBS_STEP
+from natsctl.broker.deferred_work import LONG_SUBJECT_BYTES, MANY_SUBS, SUBS_STEP
 from natsctl.broker.imports.account_config import AccountConfig, SubjectMap
 from natsctl.broker.imports.mappings import Mapping, Mappings
 from natsctl.broker.ordered_jobs import begun
@@ -217,7 +217,7 @@ class Account:
 
     def end_subscriptions(self, subs: dict[bytes, Subscription]) -> None:
         """End subscriptions that their session or stream no longer has: at once, or in later turns if they are many."""
-        if sum([1 + len(sub.import_proxies) for sub in subs.values()]) > MANY_SUBS:
+        if sum(map(_removal_cost, subs.values())) > MANY_SUBS:
             for sub in subs.values():
                 if sub.session is None:
                     sub.handler, sub.run, sub.take_all = not_mine, None, None
@@ -229,8 +229,11 @@ class Account:
 
     def _removing(self, subs: dict[bytes, Subscription]) -> Iterator[None]:
         while subs:
-            for _ in range(min(SUBS_STEP, len(subs))):
-                self.unsubscribe(subs.popitem()[1])
+            cost = 0
+            while subs and cost < SUBS_STEP:
+                sub = subs.popitem()[1]
+                cost += 1 + len(sub.subject) // LONG_SUBJECT_BYTES  # its imports have steps of their own
+                self.unsubscribe(sub)
             yield
         self.routes.end_leaving()
 
@@ -574,6 +577,10 @@ class Account:
                     chosen.append(recipient)
                 break
         return tuple(chosen), served
+
+
+def _removal_cost(sub: Subscription) -> int:
+    return 1 + len(sub.import_proxies) + len(sub.subject) // LONG_SUBJECT_BYTES
 
 
 def _only_client(route: Route) -> Subscription | None:

@@ -17,6 +17,7 @@ from natsctl.broker.auth.static_auth import StaticAuthenticator, User
 from natsctl.broker.broker import Broker
 from natsctl.broker.broker_options import BrokerOptions
 from natsctl.broker.deferred_work import (
+    LONG_SUBJECT_BYTES,
     LOOK_MASK,
     MANY_SUBS,
     MAX_DEFERRED_BYTES,
@@ -627,3 +628,14 @@ def test_permissions_of_another_server_are_indexed_in_slices() -> None:
     assert [link.rules.send.allows(subject) for subject in (b"p.5", b"p.7", b"d.8")] == [True, False, False]
     assert link.rules.ask.allow is link.rules.export.allow
     assert heard(link).endswith(b"PONG\r\n-ERR 'Permissions Violation for Subscription to \"d.8\"'\r\n")
+
+
+def test_long_subscriptions_of_who_leaves_are_removed_in_slices() -> None:
+    harness = broker()
+    session = client(harness)
+    long_patterns(session, harness, b"s")
+    session.receive(b"".join(b"SUB %b.%d q%d\r\n" % (b"a" * 2_000, number, number) for number in range(100)))
+    finish(harness)
+    session.closed()
+    removed = removed_in_turns(harness)
+    assert sum(removed) == 200 and max(removed) <= SUBS_STEP * LONG_SUBJECT_BYTES // 800 + 1
