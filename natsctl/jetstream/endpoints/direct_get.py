@@ -230,7 +230,7 @@ class DirectGet:
         answered = bool(self._for_origin)
         self.stop()
         if config.allow_direct:
-            self._own = self._subscribe(config.name, self._on_request, self._on_subject)
+            self._own = self._subscribe(config.name, self._on_request)
         if answered:
             self.caught_up(0)
 
@@ -238,28 +238,25 @@ class DirectGet:
         """Answer for the origin from now on, if the mirror lacks less than `CAUGHT_UP` of its messages."""
         config = self._stream.config
         if config.mirror is not None and config.mirror_direct and not self._for_origin and pending < CAUGHT_UP:
-            answers = self._unless_origin(self._on_request), self._unless_origin(self._on_subject)
-            self._for_origin = self._subscribe(config.mirror.name, *answers)
+            self._for_origin = self._subscribe(config.mirror.name, self._on_origin_request)
 
     def stop(self) -> None:
         for subscription in (*self._own, *self._for_origin):
             self._stream.account.unsubscribe(subscription)
         self._own, self._for_origin = [], []
 
-    def _subscribe(self, name: str, on_request: Handler, on_subject: Handler) -> list[Subscription]:
+    def _subscribe(self, name: str, handler: Handler) -> list[Subscription]:
         prefix, subscribe = _PREFIX + name.encode(), self._stream.account.subscribe
-        return [subscribe(prefix, on_request, GROUP), subscribe(prefix + b".>", on_subject, GROUP)]
+        return [subscribe(subject, handler, GROUP) for subject in (prefix, prefix + b".>")]
 
-    def _unless_origin(self, handler: Handler) -> Handler:
-        """Return a handler that serves a request for the origin, unless the origin does."""
-
-        def serve(subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None) -> bool:
-            if self._defers_to_origin():
-                return False
-            handler(subject, reply, header, payload, origin)
-            return True
-
-        return serve
+    def _on_origin_request(
+        self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None
+    ) -> bool:
+        """Serve a direct get of the origin, unless the origin does."""
+        if self._defers_to_origin():
+            return False
+        self._on_request(subject, reply, header, payload, origin)
+        return True
 
     def _defers_to_origin(self) -> bool:
         """Return whether the origin is a stream of this account that answers itself."""
@@ -269,37 +266,28 @@ class DirectGet:
         origin = self._stream.js.streams.get(mirror.name)
         return origin is not None and origin.config.allow_direct
 
-    def _on_subject(self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None) -> None:
-        """Serve `DIRECT.GET.<stream>.<subject>`: the last message of that subject."""
+    def _on_request(self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None) -> None:
+        """Serve `DIRECT.GET.<stream>`, by the body, or `DIRECT.GET.<stream>.<subject>`: its last message."""
         if not reply:
             return
         if header and is_refused(header):
             self._send(reply, API_LEVEL)
             return
         request = search.read_request(payload) if payload else DirectGetRequest()
+        named = subject.split(b".", 5)[5:]
         if request is None:
             self._send(reply, MALFORMED_REQUEST)
-        elif payload and search.has_selectors(request):
-            self._send(reply, BAD_REQUEST)
-        else:
-            request.last_by_subj = subject.split(b".", 5)[5].decode("utf-8", "surrogateescape")
-            self._serve(reply, request)
-
-    def _on_request(self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None) -> None:
-        """Serve `DIRECT.GET.<stream>`; the body selects the messages."""
-        if not reply:
-            return
-        if header and is_refused(header):
-            self._send(reply, API_LEVEL)
-            return
-        request = search.read_request(payload) if payload else None
-        if not payload or (request is not None and search.selects_nothing(request)):
+        elif not named and search.selects_nothing(request):
             self._send(reply, EMPTY_REQUEST)
-        elif request is None:
-            self._send(reply, MALFORMED_REQUEST)
-        elif search.contradicts(request) or search.contradicts_in_batch(request):
+        elif (
+            search.has_selectors(request)
+            if named
+            else (search.contradicts(request) or search.contradicts_in_batch(request))
+        ):
             self._send(reply, BAD_REQUEST)
         else:
+            if named:
+                request.last_by_subj = named[0].decode("utf-8", "surrogateescape")
             self._serve(reply, request)
 
     def _serve(self, reply: bytes, request: DirectGetRequest) -> None:

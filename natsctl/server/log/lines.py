@@ -96,15 +96,7 @@ class Log:
 
     @classmethod
     def of(cls, options: ServerOptions) -> Log:
-        log = cls(
-            options.log_file,
-            with_time=options.log_time,
-            debug=options.debug,
-            trace=options.trace,
-            utc=options.log_utc,
-            size_limit=options.log_size_limit,
-            max_files=options.log_max_files,
-        )
+        log = cls(options.log_file, size_limit=options.log_size_limit, max_files=options.log_max_files)
         log._configure(options)
         return log
 
