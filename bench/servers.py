@@ -1,11 +1,12 @@
 """natsctl's server and nats-server under the same load in one run: `python -m bench.servers`.
 
-Each load runs on every server in turn, `--rounds` times; figures are medians. natsctl syncs before every ack (its
-default) and runs twice: with its native module, and in plain Python (NATSCTL_PURE=1). nats-server runs with its lazy
-default sync and, where a target names it, with `sync_interval: always`. `--against FOLDER` adds natsctl of another
-checkout. The load generator is a Go program (bench/load), in two forms: `raw-` modes write encoded lines to a bare
-socket, the others use nats.go. Beside the rate stands the processor time a message of the server and of the generator.
-What a machine lacks (Go, nats-server, the native module) is named, and its figures are left out.
+Each load runs on every server in turn, `--rounds` times; each round begins with another server. Figures are medians.
+natsctl syncs before every ack (its default) and runs twice: with its native module, and in plain Python
+(NATSCTL_PURE=1). nats-server runs with its lazy default sync and, where a target names it, with `sync_interval:
+always`. `--against FOLDER` adds natsctl of another checkout. The load generator is a Go program (bench/load), in two
+forms: `raw-` modes write encoded lines to a bare socket, the others use nats.go. Beside the rate stands the processor
+time a message of the server and of the generator. What a machine lacks (Go, nats-server, the native module) is named,
+and its figures are left out.
 """
 
 from __future__ import annotations
@@ -144,12 +145,15 @@ def measure(
     }
     msgs = load.msgs // QUICK_SHARE if options.quick and load.msgs > 10_000 else load.msgs
     syncs = []
-    for _ in range(options.rounds):
+    for turn in range(options.rounds):
         if load.above_disk_us is not None:
             syncs.append(disk_us(servers[NATIVE if NATIVE in servers else PLAIN].store_dir))
-        for name, found in runs.items():
+        first = turn % len(runs)
+        for name in [*runs][first:] + [*runs][:first]:
             os.sync()  # what another server left to be written is not to delay this one
-            found.append(run(generator, servers[name], load, ALWAYS_MSGS if name == ALWAYS else msgs, options.size))
+            runs[name].append(
+                run(generator, servers[name], load, ALWAYS_MSGS if name == ALWAYS else msgs, options.size)
+            )
     return {name: medians(found) for name, found in runs.items()}, statistics.median(syncs) if syncs else 0.0
 
 

@@ -32,6 +32,7 @@ from natsctl.broker.subscription import (
     PublishBatchHandler,
     RunEntry,
     Subscription,
+    ack_frames,
     answer_client,
     header_tail,
     not_mine,
@@ -403,40 +404,28 @@ class Account:
 
     def ack(self, stored: Sequence[Entry | RunEntry], opening: bytes) -> None:
         """Send the ack of each stored message that has a reply, in order: `opening`, the sequence and a brace."""
-        single: list[Answer] = []
-        for entry in stored:
+        index = offset = 0
+        while index < len(stored):
+            entry, count = stored[index], 1
             if isinstance(entry[1], bytes):
-                if entry[2]:
-                    single.append((entry[2], b"%b%d}" % (opening, entry[0])))
-                continue
-            if single:
-                self.answer_all(single)
-                single = []
-            if entry[1].has_replies:
-                self._ack_run(entry[1], entry[2], opening)
-        self.answer_all(single)
-
-    def _ack_run(self, run: PublishRun, first_seq: int, opening: bytes) -> None:
-        start, count = 0, len(run)
-        while start < count:
-            reply = run.reply(start)
-            if not reply:
-                start += 1
-                continue
-            if self._may_postpone(reply):
-                entries = run.part(start, count).entries(first_seq + start)
-                self.answer_all([(to, b"%b%d}" % (opening, seq)) for seq, _, to in entries if to])
-                return
-            route = self._exact.get(reply) or self.routes.find(reply)
-            size = self.routes.shared_size(reply, route)
-            end = run.same_inbox(start + 1, reply[:size]) if size else run.same_reply(start)
-            sub = _only_client(route)
-            if sub is None or sub.session is None:
-                entries = run.part(start, end).entries(first_seq + start)
-                self.answer_all([(to, b"%b%d}" % (opening, seq)) for seq, _, to in entries if to])
+                seq, _, reply = entry
             else:
-                queue_answers(sub.session, sub, *run.acks(first_seq, opening, sub.sid_field, start, end))
-            start = end
+                _, run, seq = entry
+                count = len(run) if run.has_replies else 0
+                seq, reply = seq + offset, run.reply(offset) if count else b""
+            if reply:
+                route = NO_ROUTE if self._may_postpone(reply) else self._exact.get(reply) or self.routes.find(reply)
+                sub = _only_client(route)
+                if sub is not None and sub.session is not None:
+                    shared = reply[: self.routes.shared_size(reply, route)]
+                    made = ack_frames(stored, index, offset, shared, opening, sub.sid_field)
+                    queue_answers(sub.session, sub, *made[:3])
+                    index, offset = made[3:]
+                    continue
+                self.publish(reply, b"", b"", b"%b%d}" % (opening, seq))
+            offset += 1
+            if offset >= count:
+                index, offset = index + 1, 0
 
     def _answer_run(self, route: Route, answers: Sequence[Answer]) -> None:
         """Deliver answers that take the same route."""

@@ -326,21 +326,6 @@ static PyObject *run_same_subject(PyObject *object, PyObject *index)
     return PyLong_FromSsize_t(at);
 }
 
-PyDoc_STRVAR(same_reply_doc, "same_reply(start) -> int\n\n"
-                             "Return where messages with the reply of message `start` end.");
-
-static PyObject *run_same_reply(PyObject *object, PyObject *index)
-{
-    PublishRun *self = (PublishRun *)object;
-    Py_ssize_t at = index_in(self, index);
-    if (at < 0)
-        return NULL;
-    const Publish *first = &self->items[at], *item = first;
-    while (at < self->count && same(self, item->reply, item->reply_size, first->reply, first->reply_size))
-        at++, item++;
-    return PyLong_FromSsize_t(at);
-}
-
 PyDoc_STRVAR(same_route_doc, "same_route(start, size, longer) -> int\n\n"
                              "Return where messages end that share `size` bytes of the subject of message `start`. They\n"
                              "have one more token, or with `longer` any number of tokens that are not empty.");
@@ -371,54 +356,6 @@ static PyObject *run_same_route(PyObject *object, PyObject *args)
             break;
     }
     return PyLong_FromSsize_t(at);
-}
-
-PyDoc_STRVAR(same_inbox_doc, "same_inbox(start, shared) -> int\n\n"
-                             "Return where messages end whose replies are empty, or `shared` and one more token.");
-
-static PyObject *run_same_inbox(PyObject *object, PyObject *args)
-{
-    PublishRun *self = (PublishRun *)object;
-    Py_ssize_t at, size;
-    const char *shared;
-    if (!PyArg_ParseTuple(args, "ny#", &at, &shared, &size))
-        return NULL;
-    for (; at >= 0 && at < self->count; at++) {
-        const Publish *item = &self->items[at];
-        const char *reply = self->data + item->reply;
-        if (item->reply_size && !is_in_inbox(reply, item->reply_size, shared, (size_t)size))
-            break;
-    }
-    return PyLong_FromSsize_t(at);
-}
-
-PyDoc_STRVAR(run_acks_doc, "acks(first_seq, opening, sid_field, start, end) -> (frames, body_bytes, count)\n\n"
-                           "Return as MSG the acks of messages that have a reply.");
-
-static PyObject *run_acks(PyObject *object, PyObject *args)
-{
-    PublishRun *self = (PublishRun *)object;
-    unsigned long long first;
-    Py_ssize_t at, end, bodies = 0, sent = 0;
-    PyObject *opening, *sid;
-    Buffer out = {0};
-    Ack ack;
-    if (!PyArg_ParseTuple(args, "KOOnn", &first, &opening, &sid, &at, &end) || read_ack(&ack, opening, sid) < 0)
-        return NULL;
-    if (at < 0 || at > end || end > self->count)
-        return PyErr_Format(PyExc_IndexError, "%zd to %zd of %zd messages", at, end, self->count);
-    for (; at < end; at++) {
-        const Publish *item = &self->items[at];
-        if (!item->reply_size)
-            continue;
-        size_t body = put_ack(&out, self->data + item->reply, item->reply_size, &ack, first + (uint64_t)at);
-        if (!body)
-            return NULL;
-        bodies += (Py_ssize_t)body;
-        sent++;
-    }
-    PyObject *frames = take_buffer(&out);
-    return frames == NULL ? NULL : Py_BuildValue("Nnn", frames, bodies, sent);
 }
 
 PyDoc_STRVAR(run_messages_doc, "messages(sid_field, room) -> (frames, body_bytes, count)\n\n"
@@ -528,10 +465,7 @@ static PyMethodDef run_methods[] = {
     {"subject", run_subject, METH_O, subject_doc},
     {"reply", run_reply, METH_O, reply_doc},
     {"same_subject", run_same_subject, METH_O, same_subject_doc},
-    {"same_reply", run_same_reply, METH_O, same_reply_doc},
     {"same_route", run_same_route, METH_VARARGS, same_route_doc},
-    {"same_inbox", run_same_inbox, METH_VARARGS, same_inbox_doc},
-    {"acks", run_acks, METH_VARARGS, run_acks_doc},
     {"messages", run_messages, METH_VARARGS, run_messages_doc},
     {"frames", run_frames, METH_VARARGS, run_frames_doc},
     {"acked", run_acked, METH_NOARGS, acked_doc},
@@ -772,7 +706,86 @@ int reading_init(PyObject *module)
     return PyModule_AddObjectRef(module, "PublishRun", run_type);
 }
 
+/* Reads reply and sequence of message `offset` of an entry, and returns the entry's messages; -1 with an exception. */
+static Py_ssize_t read_stored(PyObject *entry, Py_ssize_t offset, Piece *reply, uint64_t *seq)
+{
+    if (!PyTuple_Check(entry) || PyTuple_Size(entry) != 3) {
+        PyErr_SetString(PyExc_TypeError, "an entry is (seq, subject, reply) or (last_seq, run, first_seq)");
+        return -1;
+    }
+    PyObject *object = PyTuple_GetItem(entry, 1);
+    Py_ssize_t count = 1, size;
+    if (Py_TYPE(object) == (PyTypeObject *)run_type)
+        count = ((PublishRun *)object)->count;
+    if (offset < 0 || offset >= count) {
+        PyErr_Format(PyExc_IndexError, "message %zd of %zd", offset, count);
+        return -1;
+    }
+    if (Py_TYPE(object) == (PyTypeObject *)run_type) {
+        const PublishRun *run = (PublishRun *)object;
+        reply->at = run->data + run->items[offset].reply;
+        reply->size = run->items[offset].reply_size;
+        *seq = PyLong_AsUnsignedLongLong(PyTuple_GetItem(entry, 2)) + (uint64_t)offset;
+    } else {
+        if ((reply->at = bytes_of(PyTuple_GetItem(entry, 2), &size)) == NULL)
+            return -1;
+        reply->size = (size_t)size;
+        *seq = PyLong_AsUnsignedLongLong(PyTuple_GetItem(entry, 0));
+    }
+    return PyErr_Occurred() ? -1 : count;
+}
+
+PyDoc_STRVAR(ack_frames_doc,
+             "ack_frames(stored, index, offset, shared, opening, sid_field) -> (frames, body_bytes, count, index, offset)\n\n"
+             "Return as MSG the acks of stored messages from message `offset` of entry `index` on, up to a reply that\n"
+             "is neither the first one nor `shared` and one more token. The place of that message follows.");
+
+static PyObject *ack_frames(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    Py_ssize_t shared_size, bodies = 0, sent = 0;
+    Piece first = {0};
+    Buffer out = {0};
+    Ack ack;
+    (void)module;
+    if (takes("ack_frames", count, 6) < 0 || read_ack(&ack, args[4], args[5]) < 0)
+        return NULL;
+    const char *shared = bytes_of(args[3], &shared_size);
+    Py_ssize_t index = shared == NULL ? 0 : index_of(args[1]), offset = index_of(args[2]);
+    PyObject *stored = PyErr_Occurred() ? NULL : list_of(args[0]);
+    if (stored == NULL)
+        return NULL;
+    for (Py_ssize_t length = PyList_Size(stored); index < length;) {
+        Piece reply;
+        uint64_t seq;
+        PyObject *entry = PyList_GetItem(stored, index);
+        Py_ssize_t messages = entry == NULL ? -1 : read_stored(entry, offset, &reply, &seq);
+        if (messages < 0)
+            break;
+        if (reply.size) {
+            int same = first.size == reply.size && !memcmp(first.at, reply.at, reply.size);
+            if (first.size && !same && !(shared_size && is_in_inbox(reply.at, reply.size, shared, (size_t)shared_size)))
+                break;
+            size_t body = put_ack(&out, reply.at, reply.size, &ack, seq);
+            if (!body)
+                break;
+            first = first.size ? first : reply;
+            bodies += (Py_ssize_t)body;
+            sent++;
+        }
+        if (++offset >= messages) {
+            index++;
+            offset = 0;
+        }
+    }
+    Py_DECREF(stored);
+    PyObject *frames = take_buffer(&out);
+    if (PyErr_Occurred())
+        Py_CLEAR(frames);
+    return frames == NULL ? NULL : Py_BuildValue("Nnnnn", frames, bodies, sent, index, offset);
+}
+
 PyMethodDef reading_methods[] = {
+    {"ack_frames", (PyCFunction)(void (*)(void))ack_frames, METH_FASTCALL, ack_frames_doc},
     {"read_ops", (PyCFunction)(void (*)(void))read_ops, METH_FASTCALL, read_doc},
     {NULL, NULL, 0, NULL},
 };

@@ -77,11 +77,6 @@ class PublishRun:
         subject = self._ops[start][1]
         return next((at for at in range(start + 1, len(self._ops)) if self._ops[at][1] != subject), len(self._ops))
 
-    def same_reply(self, start: int) -> int:
-        """Return where messages with the reply of message `start` end."""
-        reply = self._ops[start][2]
-        return next((at for at in range(start + 1, len(self._ops)) if self._ops[at][2] != reply), len(self._ops))
-
     def same_route(self, start: int, size: int, longer: bool) -> int:
         """Return where messages end that share `size` bytes of the subject of message `start`.
 
@@ -97,30 +92,9 @@ class PublishRun:
             at += 1
         return at
 
-    def same_inbox(self, start: int, shared: bytes) -> int:
-        """Return where messages end whose replies are empty, or `shared` and one more token."""
-        size, at = len(shared), start
-        while at < len(self._ops):
-            reply = self._ops[at][2]
-            if reply and (len(reply) <= size or reply[:size] != shared or reply.find(b".", size) >= 0):
-                break
-            at += 1
-        return at
-
     def acked(self) -> list[int]:
         """Return the stream sequences in a run of acks."""
         return [int(op[1].split(b".", 6)[5]) for op in self._ops]
-
-    def acks(self, first_seq: int, opening: bytes, sid_field: bytes, start: int, end: int) -> tuple[bytes, int, int]:
-        """Return the acks of stored messages that have a reply, as MSG; their bodies' bytes and their number too."""
-        frames, body_bytes = list[bytes](), 0
-        for index in range(start, end):
-            reply = self._ops[index][2]
-            if reply:
-                body = b"%b%d}" % (opening, first_seq + index)
-                frames.append(b"MSG %b%b%d\r\n%b\r\n" % (reply, sid_field, len(body), body))
-                body_bytes += len(body)
-        return b"".join(frames), body_bytes, len(frames)
 
     def messages(self, sid_field: bytes, room: int) -> tuple[bytes, int, int]:
         """Return messages without headers as MSG, the last one being the first that exceeds `room` bytes in total.

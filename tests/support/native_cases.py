@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 from natsctl.api.archive import archive_v1, archive_v2, s2
 from natsctl.api.archive.archive import ArchivedMessage, ArchiveError, Gone, counted
 from natsctl.api.archive.highwayhash import HighwayHash64
-from natsctl.broker.subscription import _message_frames
+from natsctl.broker.subscription import _ack_frames, _message_frames
 from natsctl.jetstream.consumers.delivery_budget import _first_deliveries
 from natsctl.store import bulk, columns, frame, subject_table
 from natsctl.store.filters import Filters
@@ -531,9 +531,28 @@ def _offset(chance: random.Random) -> int:
     return chance.choice(OFFSETS)
 
 
-def _bounds(chance: random.Random) -> Words:
-    items, start, end = _part(chance)
-    return items, _number(chance), b'{"stream":"S", "seq":', b" 7 ", start, end
+def _stored_entries(chance: random.Random) -> Words:
+    """Return entries of stored messages, a run among them as its messages, and further arguments."""
+    entries: list[Any] = [(_number(chance), b"", chance.choice(REPLIES)) for _ in range(chance.randrange(1, 5))]
+    index, offset = chance.randrange(len(entries)), 0
+    if chance.randrange(2):
+        items = _items(chance)
+        entries[index], offset = (99, items, _number(chance)), chance.randrange(len(items))
+    shared = chance.choice((b"", b"_INBOX.a.", b"_", b"x."))
+    return entries, index, offset, shared, b'{"stream":"S", "seq":', b" 7 "
+
+
+def _with_runs(entries: list[Any], run_of_items: Callable[[Items], Any]) -> list[Any]:
+    return [
+        (entry[0], run_of_items(entry[1]), *entry[2:])
+        if isinstance(entry, tuple) and isinstance(entry[1], tuple)
+        else entry
+        for entry in entries
+    ]
+
+
+def _acked_in_python(entries: list[Any], *words: Any) -> Any:
+    return _ack_frames(_with_runs(entries, lambda items: PublishRun([(PUB, *item) for item in items])), *words)
 
 
 RUN_ARGUMENTS: Final = {
@@ -541,11 +560,8 @@ RUN_ARGUMENTS: Final = {
     "subject": with_items(_place),
     "reply": with_items(_place),
     "same_subject": with_items(_place),
-    "same_reply": with_items(_place),
     "same_route": _route,
-    "same_inbox": with_items(_place, lambda chance: chance.choice((b"_INBOX.a.", b"_", b""))),
     "acked": lambda chance: (_ack_items(chance),),
-    "acks": _bounds,
     "messages": with_items(lambda chance: b" 7 ", lambda chance: chance.choice((-1, 0, 100, 9000, 2**40))),
 }
 """What makes the arguments of methods that have some, or for which not every run is meant."""
@@ -557,6 +573,7 @@ CASES: Final = {
     "read_frames": Case(_stored, _check_stored),
     "first_deliveries": Case(_firsts, same_as(_first_deliveries)),
     "read_ops": Case(_chunk, _check_chunk),
+    "ack_frames": Case(_stored_entries, same_as(_acked_in_python)),
     "message_frames": Case(_deliveries, same_as(_joined_frames)),
     "matching": Case(_names, same_as(_matching)),
     "narrow": Case(_column, same_as(narrow)),
@@ -592,9 +609,14 @@ CASES: Final = {
 
 def functions_of(module: Any) -> dict[str, Callable[..., Any]]:
     """Return each function of the module, and each method and attribute of its runs."""
-    plain = {name: value for name, value in vars(module).items() if isinstance(value, BuiltinFunctionType)}
+    plain: dict[str, Callable[..., Any]] = {
+        name: value for name, value in vars(module).items() if isinstance(value, BuiltinFunctionType)
+    }
     run = module.PublishRun
     own = [name for name in dir(run) if not name.startswith("_")] + ["__len__"]
+    plain["ack_frames"] = lambda entries, *words: module.ack_frames(
+        _with_runs(entries, lambda items: run_of(module, items)), *words
+    )
     return plain | {RUNS + name: _method(module, name) for name in own}
 
 
