@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-RETRIES = "60"
-"""Attempts to reach a server that is being started again."""
 _FIELDS = "n bigint, amount bigint, text string"
 
 
@@ -42,7 +40,7 @@ def transformed(frame: DataFrame, partitions: int, with_ids: bool) -> DataFrame:
 
 
 def copy(spark: SparkSession, options: argparse.Namespace) -> None:
-    reach = {"servers": options.server[0], "numRetries": RETRIES, "retryInterval": "500ms"}
+    reach = {"servers": options.server[0]}
     frame = spark.readStream.format("jetstream").options(**reach).option("maxOffsetsPerTrigger", options.per_batch)
     out = transformed(
         frame.option("startingOffsets", "earliest").load(SOURCE),

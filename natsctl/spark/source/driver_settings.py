@@ -13,9 +13,13 @@ from pathlib import Path
 
 from natsctl.spark.source.errors import OptionError
 from natsctl.spark.source.handshake import ServerSettings, server_url
-from natsctl.spark.source.source_options import Options
+from natsctl.spark.source.source_options import BATCH_READ, Options
 
 DEFAULT_URL = "nats://127.0.0.1:4222"
+OUTAGE_S = 120.0
+"""Maximum outage that streaming queries and writes wait for: a restart of a server, or of its host."""
+BATCH_READ_OUTAGE_S = 30.0
+"""The same for batch reads, as someone may be waiting for the answer."""
 
 _ENVIRONMENT = {
     "servers": "NATS_URL",
@@ -82,9 +86,20 @@ def _settings(options: Options) -> ServerSettings:
         api_prefix=prefix,
         inbox_prefix=options["inboxPrefix"].rstrip("."),
         timeout_s=options["requestTimeout"],
+        retry_timeout_s=_retry_timeout_s(options),
         retries=options["numRetries"],
         retry_interval_s=options["retryInterval"],
     )
+
+
+def _retry_timeout_s(options: Options) -> float:
+    """Return the maximum duration of an outage; raises OptionError if there are two limits."""
+    limit_s: float | None = options["retryTimeout"]
+    if limit_s is not None and options.given("numRetries"):
+        raise OptionError("options retryTimeout and numRetries exclude each other: both limit an outage")
+    if limit_s is None:
+        return BATCH_READ_OUTAGE_S if options.place == BATCH_READ else OUTAGE_S
+    return limit_s
 
 
 def _signed(options: Options) -> tuple[str, str]:

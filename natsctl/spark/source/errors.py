@@ -23,7 +23,7 @@ class OptionError(JetStreamSourceError):
 
 
 class ServerUnreachableError(JetStreamSourceError):
-    """No server answers, or the connection was lost more often than `numRetries`."""
+    """No server answers, or the connection was lost for longer than `retryTimeout`."""
 
     code = "JETSTREAM_UNREACHABLE"
 

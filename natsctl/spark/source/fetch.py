@@ -47,6 +47,7 @@ from natsctl.spark.source.frames import Deliveries, Window
 from natsctl.spark.source.handshake import ServerSettings
 from natsctl.spark.source.jetstream_api import NO_STREAM, ONE_SHOT, header_of, object_in, refuse
 from natsctl.spark.source.link import Link, Message, description_of, read_frames, status_of
+from natsctl.spark.source.outages import Outage
 from natsctl.spark.source.rows import Rows, RowShape
 from natsctl.wire.server_frames import frame_end
 
@@ -427,11 +428,11 @@ def read_range(
 
 
 def _persistently(task: Task, reader: type[Reader], look: Look | None, known: Info | None) -> Iterator[pa.RecordBatch]:
-    """Yield the remaining rows, restarting after interruptions; any progress resets the count of retries.
+    """Yield the remaining rows, restarting after interruptions; any progress ends an outage.
 
     `known` is the stream's info, if it was requested just now.
     """
-    left = task.settings.retries
+    outage = Outage(task.settings)
     while task.left:
         before = task.at
         try:
@@ -441,14 +442,13 @@ def _persistently(task: Task, reader: type[Reader], look: Look | None, known: In
                     look(now)
             yield from reader(task).batches()
         except (SourceConnectionLostError, NoResponseError, ReadInterruptedError) as failure:
-            left = task.settings.retries if task.at > before else left - 1
             known = None
-            if left < 0:
-                raise
+            if task.at > before:
+                outage.end()
+            if task.at == before or isinstance(failure, SourceConnectionLostError):
+                outage.pause(failure)
             if isinstance(failure, SourceConnectionLostError):
                 task.link.reopen()
-            elif task.at == before:
-                task.pause()
         else:
             return
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -131,10 +130,6 @@ class Task:
             parts.append(more)
             size += len(more)
         return b"".join(parts)
-
-    def pause(self) -> None:
-        """Wait before something is tried again."""
-        time.sleep(self.settings.retry_interval_s)
 
 
 def rising(seqs: pa.Int64Array) -> bool:

@@ -39,8 +39,12 @@ class ServerSettings:
     inbox_prefix: str = "_INBOX"
     timeout_s: float = 5.0
     """Maximum wait for an answer or a connection."""
-    retries: int = 3
-    retry_interval_s: float = 1.0
+    retry_timeout_s: float = 30.0
+    """Maximum duration of an outage that is waited for."""
+    retries: int | None = None
+    """The number of repeated attempts, instead of `retry_timeout_s`."""
+    retry_interval_s: float = 0.5
+    """The first pause; each further one is twice as long."""
 
 
 class Encryption:

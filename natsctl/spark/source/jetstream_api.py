@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import secrets
-import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple, NoReturn, TypeVar
@@ -21,10 +20,13 @@ from natsctl.spark.source.errors import (
 )
 from natsctl.spark.source.handshake import ServerSettings
 from natsctl.spark.source.link import Link, Reply
+from natsctl.spark.source.outages import Outage
 
 NO_STREAM: Final = 10059
 NO_CONSUMER: Final = 10014
 NO_MESSAGE: Final = 10037
+UNAVAILABLE: Final = (10008, 10118, 10119)
+"""JetStream, a stream or a consumer is offline, as when a cluster has no leader: an outage, not a refusal."""
 
 ONE_SHOT: Final = {
     "ack_policy": "none",
@@ -302,6 +304,8 @@ def refuse(name: str, error: dict[str, Any]) -> NoReturn:
     """Raise the exception for an API error."""
     code, text = error.get("err_code"), str(error.get("description") or "")
     code = code if isinstance(code, int) else 0
+    if code in UNAVAILABLE:
+        raise NoResponseError(f"{name}: {text} (error {code})")
     if code == NO_STREAM:
         raise StreamNotFoundError(f"{name}: {text}")
     raise ApiRefusedError(f"{name}: {text} (error {code})", code)
@@ -319,16 +323,16 @@ class Asking:
 
     def __call__(self, question: Callable[[JetStreamApi], Answer]) -> Answer:
         """Return the question's answer; it may be asked more than once."""
-        left = self.settings.retries
+        outage = Outage(self.settings)
         while True:
             try:
-                return question(self._api())
-            except (SourceConnectionLostError, NoResponseError):
+                answer = question(self._api())
+            except (SourceConnectionLostError, NoResponseError) as failure:
                 self.close()
-                if not left:
-                    raise
-                left -= 1
-                time.sleep(self.settings.retry_interval_s)
+                outage.pause(failure)
+            else:
+                outage.end()
+                return answer
 
     def close(self) -> None:
         if self._link is not None:

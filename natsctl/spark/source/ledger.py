@@ -37,6 +37,7 @@ from natsctl.spark.source.handshake import ServerSettings
 from natsctl.spark.source.jetstream_api import JetStreamApi
 from natsctl.spark.source.link import Link, Reply
 from natsctl.spark.source.messages import Stored, counted_ids, header_blocks
+from natsctl.spark.source.outages import Outage
 from natsctl.spark.source.rows import HEADERS, RowShape, arrow_schema
 from natsctl.spark.source.write_job import LOGGER
 
@@ -133,15 +134,13 @@ class Ledger:
 
     def _put(self, key: str, note: dict[str, Any]) -> Reply:
         """Return the answer to a note; after a lost answer the note is found to exist, which does no harm."""
-        for _ in range(self._settings.retries):
+        outage = Outage(self._settings)
+        while True:
             try:
-                return self._put_once(key, note)
-            except (SourceConnectionLostError, NoResponseError):
+                return self._link.request(f"$KV.{BUCKET}.{key}", json.dumps(note).encode(), headers=_ONLY_NEW)
+            except (SourceConnectionLostError, NoResponseError) as failure:
+                outage.pause(failure)
                 self._link.reopen()
-        return self._put_once(key, note)
-
-    def _put_once(self, key: str, note: dict[str, Any]) -> Reply:
-        return self._link.request(f"$KV.{BUCKET}.{key}", json.dumps(note).encode(), headers=_ONLY_NEW)
 
     def _note(self, wanted: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         """Return the subject and the content of a note. Raises OptionError for one of another version."""

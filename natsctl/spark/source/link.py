@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ssl
-import time
 from collections.abc import Iterator
 from types import TracebackType
 from typing import Final, NamedTuple
@@ -18,6 +17,7 @@ from natsctl.spark.source.errors import (
     SourceNotAuthorisedError,
 )
 from natsctl.spark.source.handshake import Encryption, ServerSettings, credentials_at, server_url
+from natsctl.spark.source.outages import Outage
 from natsctl.wire.client import INFO_VERB, ClientProtocol, ServerLineError, TlsNotOfferedError
 from natsctl.wire.ed25519 import SeedError
 from natsctl.wire.server_frames import LINE_END, BrokenFrameError, frames
@@ -164,12 +164,11 @@ class Link(BlockingConnection):
         return bool(self.info.get("ldm"))
 
     def reopen(self) -> None:
-        """Reconnect, to the next server first; every server is tried once, then again `retries` times."""
+        """Reconnect, to the next server first; every server is tried once, then again until an outage is too long."""
         self.close()
+        outage = Outage(self.settings)
         failure: JetStreamSourceError = ServerUnreachableError("no server is given")
-        for attempt in range(self.settings.retries + 1):
-            if attempt:
-                time.sleep(self.settings.retry_interval_s)
+        while True:
             for _ in range(len(self._servers)):
                 self._current = (self._current + 1) % len(self._servers)
                 try:
@@ -178,8 +177,9 @@ class Link(BlockingConnection):
                     failure = unreachable
                 else:
                     self._learn_servers()
+                    outage.end()
                     return
-        raise failure
+            outage.pause(failure)
 
     def _greet(self, url: str, certificate_name: str) -> None:
         """Connect and log in; raises ServerUnreachableError, SourceNotAuthorisedError, OptionError.

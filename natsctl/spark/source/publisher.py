@@ -11,7 +11,6 @@ refuses that one, and not half a window.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -27,6 +26,7 @@ from natsctl.spark.source.errors import (
 from natsctl.spark.source.link import Link
 from natsctl.spark.source.message_parts import CountedPart, NumberedPart
 from natsctl.spark.source.messages import Messages, Stored
+from natsctl.spark.source.outages import Outage
 
 
 class PublishWindow:
@@ -129,13 +129,10 @@ PART_BYTES = 4 << 20
 
 @dataclass(frozen=True)
 class PublishLimits:
-    """Limits: messages under way at once, time to an acknowledgement, and attempts."""
+    """Limits: messages under way at once, and time to an acknowledgement."""
 
     window: int = 4000
     ack_timeout_s: float = 10.0
-    retries: int = 3
-    """Attempts in a row that bring no new acknowledgement, after the first."""
-    retry_interval_s: float = 1.0
 
 
 class Publisher:
@@ -167,7 +164,7 @@ class Publisher:
         self._inbox = link.new_inbox()
         self._acks = AckParser(self._inbox, stream, placed=acknowledged is not None)
         self._window = PublishWindow(acknowledged)
-        self._failures = 0
+        self._outage = Outage(link.settings)
         self._proven = False
         self._lost: SourceConnectionLostError | None = None
         self._subscribe()
@@ -233,7 +230,8 @@ class Publisher:
         if fault := self._window.take(answers):
             raise PublishError(fault)
         if answers.stored or answers.duplicates:
-            self._failures, self._proven = 0, True
+            self._outage.end()
+            self._proven = True
         if answers.stream:
             self.stream = answers.stream
             self.first_seq = self.first_seq or answers.last_seq
@@ -249,8 +247,7 @@ class Publisher:
 
     def _pause(self) -> None:
         """Schedule all unacknowledged messages to be sent again after a pause."""
-        self._count_failure(self._window.excuse())
-        time.sleep(self._limits.retry_interval_s)
+        self._pause_after("")
         self._hold()
 
     def _hold(self) -> None:
@@ -259,12 +256,11 @@ class Publisher:
             try:
                 stored = self._look()
             except (ApiRefusedError, ServerUnreachableError) as failure:
-                self._count_failure(f"{self._window.excuse()}; {failure.text}")
-                time.sleep(self._limits.retry_interval_s)
+                self._pause_after(failure.text)
         self._window.hold(stored)
 
     def _reconnect(self, lost: SourceConnectionLostError) -> None:
-        self._count_failure(f"{self._window.excuse()}; {lost.text}")
+        self._pause_after(lost.text)
         self._link.reopen()
         self._acks.forget()
         self._lost = None
@@ -277,9 +273,9 @@ class Publisher:
         except SourceConnectionLostError as lost:
             self._lost = lost
 
-    def _count_failure(self, excuse: str) -> None:
+    def _pause_after(self, reason: str) -> None:
+        """Wait before unacknowledged messages are sent again; raises PublishError when an outage is too long."""
         self._proven = False
-        self._failures += 1
         self.retries += 1
-        if self._failures > self._limits.retries:
-            raise PublishError(f"{excuse} (given up after {self._failures} attempts)")
+        excuse = self._window.excuse()
+        self._outage.pause(PublishError(f"{excuse}; {reason}" if reason else excuse))

@@ -293,8 +293,13 @@ CONNECTION: Final = (
     Option("domain", "", ALL, some_text, "A JetStream domain, instead of `apiPrefix`."),
     Option("inboxPrefix", "_INBOX", ALL, some_text, "The prefix of subjects for answers."),
     Option("requestTimeout", "5s", ALL, wait_s, "Time to wait for a connection or an answer."),
-    Option("numRetries", "3", ALL, whole(0), "Repetitions of an attempt that found no server or got no answer."),
-    Option("retryInterval", "1s", ALL, duration_s, "The pause before each repetition."),
+    Option("retryTimeout", "", ALL, duration_s,
+           "Maximum duration of an outage: attempts are repeated until then. See [Outages](#outages).",
+           otherwise="`2m`; batch read `30s`"),
+    Option("numRetries", "", ALL, whole(0), "A limit by number of repeated attempts, instead of `retryTimeout`.",
+           otherwise="by `retryTimeout`"),
+    Option("retryInterval", "500ms", ALL, duration_s,
+           "The first pause of an outage; each further one is twice as long, up to 5 s, and shortened at random."),
 )  # fmt: skip
 
 READING: Final = (
@@ -423,7 +428,8 @@ OF_KAFKA: Final = {
     "kafka.max.in.flight.requests.per.connection": "window",
     "kafka.linger.ms": "window",
     "kafka.batch.size": "window",
-    "kafka.delivery.timeout.ms": "ackTimeout",
+    "kafka.delivery.timeout.ms": "retryTimeout",
+    "kafka.request.timeout.ms": "ackTimeout",
 }
 """Our names of options of Spark's Kafka source (in lower case)."""
 

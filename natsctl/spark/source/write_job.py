@@ -76,7 +76,7 @@ def write_job(given: Mapping[str, str], place: str, schema: StructType) -> Write
     return WriteJob(
         settings=server_settings(options),
         roles=write_roles(schema, options),
-        limits=PublishLimits(options["window"], options["ackTimeout"], options["numRetries"], options["retryInterval"]),
+        limits=PublishLimits(options["window"], options["ackTimeout"]),
         stream=stream,
         idempotence=idempotence,
         message_ids=options["messageIds"],
