@@ -15,12 +15,15 @@ from natsctl.api.subjects import matches
 from natsctl.api.units import SECOND, format_duration, format_size, plural
 from natsctl.client.explain.evidence import (
     ConsumerFacts,
+    absent_replicas,
     ago,
     filters_of,
+    lagging,
     leaderless,
     messages_from,
     moment,
     newest_message,
+    span,
     subjects_of,
 )
 from natsctl.client.explain.explanation import (
@@ -60,8 +63,8 @@ async def explain_consumer(manager: Manager, stream: str, consumer: str) -> Expl
         answer = await manager.find_consumer(stream, consumer)
     except (ApiResponseError, UnreachableError) as failure:
         text = "the consumer does not answer: its servers are offline, or no leader is elected"
-        evidence = [str(failure), *_group(info)]
-        cause = Cause(text, evidence, f"natsctl stream cluster step-down {stream}, or natsctl server report jetstream")
+        evidence = [str(failure), *(absent_replicas(info.cluster) if info.cluster else ())]
+        cause = Cause(text, evidence, "natsctl server report jetstream")
         return Explanation(about, text, [cause], [])
     if answer is None:
         names = await manager.consumer_names(stream)
@@ -99,11 +102,6 @@ async def _facts(manager: Manager, stream: StreamReport, consumer: ConsumerRepor
     return ConsumerFacts(stream, consumer, moment(consumer.ts), newest, waiting, [*subjects], lag)
 
 
-def _group(info: StreamReport) -> list[str]:
-    outcome = leaderless(info.cluster, "stream", "")
-    return outcome.evidence if isinstance(outcome, Cause) else []
-
-
 def _state(facts: ConsumerFacts) -> list[str]:
     info, state = facts.consumer, facts.stream.state
     return [
@@ -119,15 +117,18 @@ def _state(facts: ConsumerFacts) -> list[str]:
 
 
 def _leader(facts: ConsumerFacts) -> Outcome:
-    info = facts.consumer
-    return leaderless(info.cluster, "consumer", f"natsctl consumer cluster step-down {info.stream_name} {info.name}")
+    return leaderless(facts.consumer.cluster, "consumer")
+
+
+def _replicas(facts: ConsumerFacts) -> Outcome:
+    return lagging(facts.consumer.cluster, "consumer")
 
 
 def _paused(facts: ConsumerFacts) -> Outcome:
     info = facts.consumer
     if not info.paused:
         return "not paused"
-    evidence = [f"pause_until {info.config.pause_until}, {format_duration(info.pause_remaining)} from now"]
+    evidence = [f"pause_until {info.config.pause_until}, {span(info.pause_remaining)} from now"]
     return Cause("the consumer is paused", evidence, f"natsctl consumer resume {info.stream_name} {info.name}")
 
 
@@ -303,7 +304,7 @@ def _unasked(facts: ConsumerFacts) -> Outcome:
         return None
     evidence = [
         f"{info.num_pending:,} messages are not delivered, num_waiting 0",
-        f"the last delivery was {ago(info.delivered.last_active, facts.now_ns)}",
+        f"last delivery: {ago(info.delivered.last_active, facts.now_ns)}",
     ]
     return Cause(
         "no pull request is waiting: no client asks for messages",
@@ -326,7 +327,7 @@ def _unacked(facts: ConsumerFacts) -> Outcome:
         f"num_pending 0, num_ack_pending {info.num_ack_pending:,}",
         f"redelivered after {'backoff' if config.backoff else 'ack_wait'} {listed(waits)}"
         + (f", at most {config.max_deliver:,} times" if config.max_deliver > 0 else ""),
-        f"the last delivery was {ago(info.delivered.last_active, facts.now_ns)}",
+        f"last delivery: {ago(info.delivered.last_active, facts.now_ns)}",
         *_oldest(facts),
     ]
     text = f"everything is delivered: {plural(info.num_ack_pending, 'message')} wait for an ack or their redelivery"
@@ -445,6 +446,7 @@ RULES: tuple[Callable[[ConsumerFacts], Outcome], ...] = (
     _behind,
     _bodiless,
     _expiring,
+    _replicas,
 )
 """The rules of a consumer, in the order of their causes."""
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from natsctl.api import endpoints
 from natsctl.api.errors import ApiResponseError, ErrCode, UnreachableError
 from natsctl.api.times import is_zero, parse_time
-from natsctl.api.units import format_duration
+from natsctl.api.units import format_duration, plural
 from natsctl.client.explain.explanation import Cause
 from natsctl.client.stream_state import next_message
 
@@ -84,7 +84,7 @@ def moment(text: str | None) -> int:
 def ago(text: str | None, now_ns: int) -> str:
     """Return how long ago a time was, `never` for none."""
     at_ns = moment(text)
-    return f"{format_duration(max(0, now_ns - at_ns) // 10**9 * 10**9)} ago" if at_ns else "never"
+    return f"{span(now_ns - at_ns)} ago" if at_ns else "never"
 
 
 async def newest_message(manager: Manager, stream: str, filters: Sequence[str]) -> StoredMsg | None:
@@ -137,21 +137,39 @@ async def other_stream(manager: Manager, name: str) -> StreamReport | None:
     return answer.value if answer is not None else None
 
 
-def leaderless(cluster: ClusterInfo | None, noun: str, step: str) -> Cause | str | None:
-    """Explain the group of a stream or consumer: no leader, or replicas that are offline or lag."""
+def leaderless(cluster: ClusterInfo | None, noun: str) -> Cause | str | None:
+    """Explain a stream or consumer without an elected leader."""
     if cluster is None:
         return None
-    evidence = [
+    if cluster.leader:
+        return f"{cluster.leader} leads the {noun}"
+    evidence = [f"cluster {cluster.name}", *absent_replicas(cluster)]
+    return Cause(f"the {noun} has no leader", evidence, "natsctl server report jetstream")
+
+
+def lagging(cluster: ClusterInfo | None, noun: str) -> Cause | str | None:
+    """Explain replicas that are offline or lag; the stream or consumer works as long as a majority is current."""
+    if cluster is None or not cluster.replicas:
+        return None
+    evidence = absent_replicas(cluster)
+    if not evidence:
+        return f"all replicas of the {noun} are current"
+    text = f"{len(evidence)} of {plural(len(cluster.replicas), 'replica')} of the {noun} offline or not current"
+    return Cause(text, evidence, "natsctl server report jetstream")
+
+
+def absent_replicas(cluster: ClusterInfo) -> list[str]:
+    """Return a line for each replica that is offline or not current."""
+    return [
         f"replica {peer.name}: "
         + ("offline" if peer.offline else f"lags by {peer.lag:,} operations" if peer.lag else "not current")
-        + f", last seen {format_duration(peer.active)} ago"
+        + f", last seen {span(peer.active)} ago"
         for peer in cluster.replicas or ()
         if peer.offline or not peer.current
     ]
-    if not cluster.leader:
-        return Cause(f"the {noun} has no leader", [f"cluster {cluster.name}", *evidence], step)
-    if evidence:
-        return Cause(f"{len(evidence)} of the {noun}'s replicas are offline or lag", evidence, step)
-    if not cluster.replicas:
-        return None
-    return f"{cluster.leader} leads the {noun}, and {len(cluster.replicas)} replicas are current"
+
+
+def span(ns: int) -> str:
+    """Return a duration without digits that nobody reads: whole seconds, or below a second whole milliseconds."""
+    unit_ns = 10**9 if ns >= 10**9 else 10**6
+    return format_duration(max(0, ns) // unit_ns * unit_ns)

@@ -6,16 +6,18 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from natsctl.api.errors import ApiResponseError, NatsctlError, UnreachableError, closest
+from natsctl.api.errors import ApiResponseError, NatsctlError, closest
 from natsctl.api.stream import DiscardPolicy, RetentionPolicy, StorageType
 from natsctl.api.units import SECOND, format_duration, format_size, plural
 from natsctl.client.explain.evidence import (
     StreamFacts,
     ago,
     filters_of,
+    lagging,
     leaderless,
     moment,
     other_stream,
+    span,
     subjects_of,
 )
 from natsctl.client.explain.explanation import (
@@ -49,10 +51,7 @@ async def explain_stream(manager: Manager, stream: str) -> Explanation:
     about = f"Stream {stream}"
     try:
         answer = await manager.find_stream(stream)
-    except (ApiResponseError, UnreachableError) as failure:
-        names = await manager.stream_names()  # raises if there is no JetStream at all
-        if stream not in names:
-            raise
+    except ApiResponseError as failure:
         text = "the stream does not answer: its servers are offline, or no leader is elected"
         return Explanation(about, text, [Cause(text, [str(failure)], "natsctl server report jetstream")], [])
     if answer is None:
@@ -120,8 +119,11 @@ async def _account_storage(manager: Manager, info: StreamReport) -> tuple[int, i
 
 
 def _leader(facts: StreamFacts) -> Outcome:
-    name = facts.stream.config.name
-    return leaderless(facts.stream.cluster, "stream", f"natsctl stream cluster step-down {name}")
+    return leaderless(facts.stream.cluster, "stream")
+
+
+def _replicas(facts: StreamFacts) -> Outcome:
+    return lagging(facts.stream.cluster, "stream")
 
 
 def _sealed(facts: StreamFacts) -> Outcome:
@@ -208,7 +210,7 @@ def _failing_origin(facts: StreamFacts, noun: str, origin: StreamSourceInfo | No
 
 
 def _active(origin: StreamSourceInfo) -> str:
-    return f"{format_duration(origin.active)} ago" if origin.active >= 0 else "never"
+    return f"{span(origin.active)} ago" if origin.active >= 0 else "never"
 
 
 def _mirror(facts: StreamFacts) -> Outcome:
@@ -399,6 +401,7 @@ RULES: tuple[Callable[[StreamFacts], Outcome], ...] = (
     _emptied,
     _overlap,
     _consumers,
+    _replicas,
     _limits,
 )
 """The rules of a stream, in the order of their causes."""
