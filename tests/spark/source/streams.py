@@ -7,9 +7,11 @@ from base64 import b64decode
 from collections.abc import Callable
 from typing import Any
 
+from natsctl.spark.source.errors import ApiRefusedError
 from natsctl.spark.source.jetstream_api import JetStreamApi
 
 REACHED_WITHIN_S = 30.0
+STORE_FAILED = 10049
 
 
 def until(reached: Callable[[], bool]) -> None:
@@ -26,8 +28,16 @@ def make(api: JetStreamApi, name: str = "ORDERS", number: int = 100, **config: A
     the new one of that name, which then is deleted again.
     """
     wanted = {"name": name, "subjects": [f"{name}.>"], **config}
+    deadline = time.monotonic() + REACHED_WITHIN_S
     while True:
-        if not api.ask(f"STREAM.CREATE.{name}", wanted)["state"]["last_seq"]:
+        try:
+            created = api.ask(f"STREAM.CREATE.{name}", wanted)
+        except ApiRefusedError as refusal:  # the files of the old stream are being removed
+            if refusal.err_code != STORE_FAILED or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+            continue
+        if not created["state"]["last_seq"]:
             add(api, name, number)
             state = api.stream_info(name)["state"]
             if state["last_seq"] == number and (state["messages"] == number or len(config) > 0):
