@@ -111,7 +111,9 @@ def selection_of(given: Given) -> MessageSelection:
     until_ns = min(given.get("--until") or _END, before_ns)
     first, last = max(low, given.get("--first-seq", 0)), min(high or _END, given.get("--last-seq", _END))
     if since_ns > until_ns:
-        raise UsageError("--after: must be earlier than --before")
+        lower = "--since" if given.get("--since", 0) == since_ns else "--after"
+        upper = "--until" if given.get("--until") == until_ns else "--before"
+        raise UsageError(f"{lower}: must be earlier than {upper}")
     if first > last:
         raise UsageError(f"--first-seq: {first} is after --last-seq {last}")
     return MessageSelection(

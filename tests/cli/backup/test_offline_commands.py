@@ -295,6 +295,7 @@ def test_a_bucket_is_compacted_to_its_newest_values(natsctl: Run, tmp_path: Path
         ("--payload-match (", "--payload-match: invalid payload expression '('"),
         ("--after yesterday", "--after: invalid time 'yesterday'"),
         ("--after 1h --before 2h", "--after: must be earlier than --before"),
+        ("--since 1h --until 2h", "--since: must be earlier than --until"),
         ("--first-seq 5 --last-seq 4", "--first-seq: 5 is after --last-seq 4"),
         ("--header :x", "--header: invalid header name ''"),
         ("--exclude-subject a..b", "--exclude-subject: invalid subject 'a..b'"),
