@@ -11,6 +11,7 @@ from natsctl.api.stream import DiscardPolicy, RetentionPolicy, StorageType
 from natsctl.api.units import SECOND, format_duration, format_size, plural
 from natsctl.client.explain.evidence import (
     StreamFacts,
+    absent_replicas,
     ago,
     filters_of,
     lagging,
@@ -52,15 +53,24 @@ async def explain_stream(manager: Manager, stream: str) -> Explanation:
     try:
         answer = await manager.find_stream(stream)
     except ApiResponseError as failure:
-        text = "the stream does not answer: its servers are offline, or no leader is elected"
-        return Explanation(about, text, [Cause(text, [str(failure)], "natsctl server report jetstream")], [])
+        return _unanswered(about, [str(failure)])
     if answer is None:
         names = await manager.stream_names()
         near = closest(stream, names)
         evidence = [f"similar names: {listed(near)}"] if near else [f"streams: {listed(names) or 'none'}"]
         text = f"stream {stream} does not exist"
         return Explanation(about, text, [Cause(text, evidence, "natsctl stream ls -a")], [])
-    return explain_facts(await _facts(manager, answer.value))
+    info = answer.value
+    try:
+        facts = await _facts(manager, info)
+    except ApiResponseError as failure:  # without a quorum nothing but this stream's info is answered
+        return _unanswered(about, [str(failure), *(absent_replicas(info.cluster) if info.cluster else ())])
+    return explain_facts(facts)
+
+
+def _unanswered(about: str, evidence: list[str]) -> Explanation:
+    text = "JetStream does not answer for the stream: its servers are offline, or no leader is elected"
+    return Explanation(about, text, [Cause(text, evidence, "natsctl server report jetstream")], [])
 
 
 def explain_facts(facts: StreamFacts) -> Explanation:
