@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 
 from natsctl.api.consumer import AckPolicy, DeliverPolicy, PriorityPolicy, ReplayPolicy
 from natsctl.api.errors import ApiResponseError, UnreachableError, closest
-from natsctl.api.subjects import matches
 from natsctl.api.units import SECOND, format_duration, format_size, plural
 from natsctl.client.explain.evidence import (
     ConsumerFacts,
@@ -37,7 +36,6 @@ from natsctl.client.explain.explanation import (
 )
 
 if TYPE_CHECKING:
-    from natsctl.api.consumer import ConsumerInfo
     from natsctl.api.requests import StoredMsg
     from natsctl.client.explain.evidence import ConsumerReport, StreamReport
     from natsctl.client.manager import Manager
@@ -449,13 +447,3 @@ RULES: tuple[Callable[[ConsumerFacts], Outcome], ...] = (
     _replicas,
 )
 """The rules of a consumer, in the order of their causes."""
-
-
-async def selected_by(manager: Manager, stream: str, subject: str) -> list[ConsumerInfo]:
-    """Return the consumers of a stream that select a subject."""
-    consumers = [answer.value for answer in await manager.consumer_list(stream)]
-    return [
-        consumer
-        for consumer in consumers
-        if not (filters := filters_of(consumer.config)) or any(matches(pattern, subject) for pattern in filters)
-    ]

@@ -57,7 +57,7 @@ async def explain_subject(manager: Manager, subject: str) -> SubjectExplanation:
     streams = [answer.value for answer in infos]
     routes, republished = await _routes(manager, streams, subject)
     causes = list(_refusals(subject, user.get("permissions") or {}))
-    fine = [] if causes else ["this user may publish and subscribe to it"]
+    fine = ["this user may publish and subscribe to it"] if user and not causes else []
     direct = [route for route in routes if route.how == "subject"]
     facts = [_described(route) for route in routes] + republished
     if not direct:
@@ -73,6 +73,8 @@ async def explain_subject(manager: Manager, subject: str) -> SubjectExplanation:
         )
     verdict = causes[0].text if causes else _verdict(direct[0], subject)
     unknown = [] if subscribers is not None else ["who is subscribed: only a user of the system account sees it"]
+    if not user:
+        unknown.append("this user's permissions: the server does not report them")
     return SubjectExplanation(
         f"Subject {subject}", verdict, causes, fine, unknown, facts,
         streams=routes, republished=republished, subscribers=subscribers,
