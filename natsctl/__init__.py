@@ -1,3 +1,3 @@
 """natsctl: command-line administration, an included server core and tools for NATS JetStream."""
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"

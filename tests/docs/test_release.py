@@ -91,11 +91,11 @@ def test_nothing_is_installed_by_a_name_that_somebody_else_may_take() -> None:
         ("https://github.com/natsctl/natsctl", True),
         ("pip install '.[spark]'", False),
         ("pip install ./natsctl pyarrow", False),
-        ("pip install dist/natsctl-0.2.0-py3-none-any.whl", False),
+        ("pip install dist/natsctl-0.3.0-py3-none-any.whl", False),
         ("pip install 'natsctl[spark] @ file:///tmp/natsctl.whl'", False),
-        ("uvx --from dist/natsctl-0.2.0-py3-none-any.whl natsctl tour", False),
+        ("uvx --from dist/natsctl-0.3.0-py3-none-any.whl natsctl tour", False),
         ("docker run -v natsctl:/data localhost/natsctl", False),
-        ("image: registry.example/natsctl:0.2.0", False),
+        ("image: registry.example/natsctl:0.3.0", False),
     ],
 )
 def test_an_installation_by_name_is_noticed(line: str, by_name: bool) -> None:
