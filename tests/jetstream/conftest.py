@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from natsctl.testing.jet import Jet
 from tests.support.differential import AccountServer
+from tests.support.jet import Jet
 
 
 @pytest.fixture

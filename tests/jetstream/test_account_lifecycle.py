@@ -11,7 +11,7 @@ from natsctl.broker.auth.static_auth import StaticAuthenticator, User
 from natsctl.broker.broker_options import BrokerOptions
 from natsctl.broker.imports.account_config import AccountConfig, ServiceExport, ServiceImport
 from natsctl.jetstream.engine_options import JetStreamOptions
-from natsctl.testing.machine import Machine, Wire
+from tests.support.machine import Machine, Wire
 
 NONE = AccountConfig("A"), AccountConfig("B")
 USERS = tuple(User(name, name, name.upper()) for name in "ab")

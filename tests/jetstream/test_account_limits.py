@@ -9,9 +9,9 @@ import pytest
 
 from natsctl.api.account import UNLIMITED
 from natsctl.jetstream.engine_options import JetStreamOptions
-from natsctl.testing.jet import Jet, ok
-from natsctl.testing.machine import Machine
-from natsctl.testing.simdisk import SimDisk
+from tests.support.jet import Jet, ok
+from tests.support.machine import Machine
+from tests.support.simdisk import SimDisk
 
 
 def limited(**limits: Any) -> Jet:

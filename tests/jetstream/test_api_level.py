@@ -9,7 +9,7 @@ import pytest
 from natsctl.api.stream import StreamConfig
 from natsctl.api.versions import API_LEVEL, SERVER_VERSION, is_level_met
 from natsctl.jetstream.streams.stream import StreamMeta
-from natsctl.testing.jet import SECOND, Jet, ok
+from tests.support.jet import SECOND, Jet, ok
 
 SHOWN = {"_nats.level": str(API_LEVEL), "_nats.ver": SERVER_VERSION}
 

@@ -4,9 +4,9 @@ import pytest
 
 from natsctl.store.options import StoreOptions
 from natsctl.store.packed import PackedFile, open_segment
-from natsctl.testing.jet import Jet, ok
-from natsctl.testing.machine import Machine
-from natsctl.testing.simdisk import SimDisk
+from tests.support.jet import Jet, ok
+from tests.support.machine import Machine
+from tests.support.simdisk import SimDisk
 
 OPTIONS = StoreOptions(segment_bytes=4096, tail_index_bytes=512)
 

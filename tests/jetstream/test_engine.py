@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from natsctl.jetstream.timers import SWEEP_FROM, EngineTimers
-from natsctl.testing.jet import Jet
-from natsctl.testing.machine import Machine
+from tests.support.jet import Jet
+from tests.support.machine import Machine
 
 
 def test_timers_run_in_order_of_time_then_of_arming() -> None:

@@ -11,8 +11,8 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 
-from natsctl.testing.jet import Jet
 from tests.support.call_counts import CallCounter
+from tests.support.jet import Jet
 
 FEW: Final = 200
 MANY: Final = 2_000

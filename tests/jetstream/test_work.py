@@ -18,11 +18,11 @@ from natsctl.store import steps
 from natsctl.store.filters import Filters
 from natsctl.store.index import StreamIndex
 from natsctl.store.subject_table import SubjectTable
-from natsctl.testing.jet import SECOND, Jet, ok
-from natsctl.testing.machine import Machine, Message, Wire
 from natsctl.wire.client import encode_pub
 from tests.support import tiers
 from tests.support.engine_simulation import small_steps
+from tests.support.jet import SECOND, Jet, ok
+from tests.support.machine import Machine, Message, Wire
 
 MANY: Final = 12_000
 """Messages that are worked on one by one,"""

@@ -24,10 +24,10 @@ from natsctl.jetstream.engine_options import (
 from natsctl.server.conf.config import apply
 from natsctl.server.conf.syntax import ConfError, load_text
 from natsctl.server.options import ServerOptions
-from natsctl.testing.clock import VirtualClock
 from natsctl.testing.process import Kind
 from tests.support import patient_client
 from tests.support.callouts import until
+from tests.support.clock import VirtualClock
 from tests.support.conf_server import PATIENCE_S, ConfServer, Wire
 
 both = pytest.mark.parametrize("kind", ["natsctl", "reference"])

@@ -14,8 +14,8 @@ from natsctl.store.file_commit import Committable
 from natsctl.store.options import StoreOptions
 from natsctl.store.store import Store
 from natsctl.store.stream import StreamStore
-from natsctl.testing.disk_image import FileImage
-from natsctl.testing.simdisk import Crash, DiskFault, SimDisk, SimFile
+from tests.support.disk_image import FileImage
+from tests.support.simdisk import Crash, DiskFault, SimDisk, SimFile
 
 
 class Files(MutableMapping[str, FileImage]):

@@ -20,8 +20,8 @@ from natsctl.store.keys import Cipher, Keystream
 from natsctl.store.layout import format_text
 from natsctl.store.options import StoreOptions
 from natsctl.store.store import Store
-from natsctl.testing.simdisk import Crash, DiskFault, SimFile, crash_at, no_faults
 from tests.store.conftest import StoreHarness, pump
+from tests.support.simdisk import Crash, DiskFault, SimFile, crash_at, no_faults
 
 CIPHERS: tuple[Cipher, ...] = ("chacha", "aes")
 SECRETS = (

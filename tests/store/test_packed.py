@@ -6,7 +6,7 @@ import pytest
 
 from natsctl.store.errors import StoreDamagedError
 from natsctl.store.packed import EXPANSION_MAX, HEAD, MAGIC, PackedFile, _joined, altered, open_segment, pack
-from natsctl.testing.simdisk import Crash
+from tests.support.simdisk import Crash
 
 FOLDER = "streams/s000001"
 

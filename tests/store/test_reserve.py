@@ -11,7 +11,7 @@ from natsctl.store.options import StoreOptions
 from natsctl.store.packed import open_segment
 from natsctl.store.store import RETRY_NS, Store
 from natsctl.store.stream import RecordsCallback
-from natsctl.testing.simdisk import DiskFault, no_faults
+from tests.support.simdisk import DiskFault, no_faults
 
 RESERVE = 8192
 STORES = pytest.mark.parametrize("key", ["", "secret"], ids=["plain", "encrypted"])

@@ -1,6 +1,6 @@
 """Differential runner: the same conversation with natsctl's engine in memory and with nats-server over TCP.
 
-Usage. A conversation is a function that takes a `Talk`: `t.jet` does things (see `natsctl.testing.jet.Jet`),
+Usage. A conversation is a function that takes a `Talk`: `t.jet` does things (see `tests.support.jet.Jet`),
 and what `t` itself does is noted: `t.ask(verb, body)` an API answer, `t.create(name, **config)` a consumer's creation,
 `t.pull(body)` what a pull request brought, `t.note(messages)` any messages, `t.event(sid)` advisories. Times, ids and
 other values that differ from run to run are taken out; key order, header lines and texts stay. A file is:
@@ -48,12 +48,12 @@ from urllib.parse import urlsplit
 import msgspec
 
 from natsctl.api.versions import SERVER_VERSION
-from natsctl.testing.jet import SECOND, Jet
-from natsctl.testing.machine import Machine, Message, Wire
 from natsctl.testing.process import ServerProcess, reference_version
 from natsctl.wire import ops
 from natsctl.wire.client import encode_pub, encode_sub, encode_unsub
 from natsctl.wire.parser import ServerParser
+from tests.support.jet import SECOND, Jet
+from tests.support.machine import Machine, Message, Wire
 
 QUIET_S: Final = 0.03
 """Least silence of nats-server before it counts as being at rest."""

@@ -20,7 +20,7 @@ from natsctl.store.file_commit import FileCommit
 from natsctl.store.keys import Cipher, KeyFile, Keyring
 from natsctl.store.packed import PackedFile, open_segment
 from natsctl.store.segment_file import SegmentFile
-from natsctl.testing.simdisk import SimDisk, no_faults
+from tests.support.simdisk import SimDisk, no_faults
 from tests.support.store_model import Report, Violation, simulating
 from tests.support.store_mutations import NOTICED, Mutations, Patch, do_nothing
 from tests.support.store_simulation import SUBJECTS, Session, look_for

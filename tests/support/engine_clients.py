@@ -15,9 +15,9 @@ import msgspec
 from natsctl.api import headers
 from natsctl.api.times import format_time
 from natsctl.store.message import StoredMessage
-from natsctl.testing.machine import Machine, Message
 from tests.support.engine_model import ConsumerModel, StreamModel
 from tests.support.engine_requests import Attempt, BlocksRead, Wanted, takes
+from tests.support.machine import Machine, Message
 
 Heard = Callable[[Message], None]
 

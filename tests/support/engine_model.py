@@ -20,7 +20,6 @@ from natsctl.api import headers
 from natsctl.api.stream import StreamConfig
 from natsctl.store.filters import Filters
 from natsctl.store.message import StoredMessage
-from natsctl.testing.machine import Message
 from tests.support.engine_requests import (
     Attempt,
     Snapshot,
@@ -35,6 +34,7 @@ from tests.support.engine_requests import (
     size_of,
     total_of,
 )
+from tests.support.machine import Message
 from tests.support.store_model import Violation
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from natsctl.store import frame
 from natsctl.store.filters import Filters
 from natsctl.store.message import StoredMessage, file_size
 from natsctl.store.stream import StreamStore
-from natsctl.testing.machine import Message
+from tests.support.machine import Message
 
 EVERYTHING: Final = 1 << 30
 

@@ -22,13 +22,13 @@ from unittest import mock
 from natsctl.jetstream.streams.stream import Stream
 from natsctl.store.options import StoreOptions
 from natsctl.store.packed import MAGIC as PACKED
-from natsctl.testing.clock import VirtualClock
-from natsctl.testing.jet import Jet, ok
-from natsctl.testing.machine import Machine
-from natsctl.testing.simdisk import Crash, Journalling, SimDisk, crash_at, no_faults
+from tests.support.clock import VirtualClock
 from tests.support.engine_clients import SECOND, Client, Program, draw_cast
 from tests.support.engine_model import ConsumerModel, StreamModel, retention_of
 from tests.support.engine_requests import Snapshot, size_of, snapshot_of
+from tests.support.jet import Jet, ok
+from tests.support.machine import Machine
+from tests.support.simdisk import Crash, Journalling, SimDisk, crash_at, no_faults
 from tests.support.store_model import Report, Violation, simulating
 
 SIZES: Final = {

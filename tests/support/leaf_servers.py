@@ -24,10 +24,10 @@ from natsctl.broker.leaf.leaf_nodes import LeafLinks
 from natsctl.broker.leaf.link import LeafLink
 from natsctl.jetstream.engine_options import JetStreamOptions
 from natsctl.store.options import StoreOptions
-from natsctl.testing.clock import VirtualClock
-from natsctl.testing.machine import Machine
 from natsctl.testing.process import Kind, ServerProcess
-from natsctl.testing.simdisk import SimDisk
+from tests.support.clock import VirtualClock
+from tests.support.machine import Machine
+from tests.support.simdisk import SimDisk
 
 MAX_ROUNDS = 1000
 """Rounds after which servers that do not come to rest are called broken."""

@@ -22,13 +22,13 @@ from natsctl.api import headers
 from natsctl.jetstream.streams.stream import Stream
 from natsctl.store.message import StoredMessage
 from natsctl.store.options import StoreOptions
-from natsctl.testing.jet import SECOND, Jet, ok
-from natsctl.testing.simdisk import Crash, Journalling, SimDisk, crash_at, no_faults
 from tests.support.engine_clients import Client, Program
 from tests.support.engine_model import ConsumerModel, StreamModel
 from tests.support.engine_requests import Attempt, snapshot_of
 from tests.support.engine_simulation import check_consumers, check_state
+from tests.support.jet import SECOND, Jet, ok
 from tests.support.leaf_servers import Server, Servers
+from tests.support.simdisk import Crash, Journalling, SimDisk, crash_at, no_faults
 from tests.support.store_model import Report, Violation, simulating
 
 DOMAINS: Final = ("hub", "edge")

@@ -28,12 +28,12 @@ from natsctl.native import build
 from natsctl.server.committer import WRITE_FAILED
 from natsctl.store.errors import StoreError
 from natsctl.store.file_commit import sync_error
-from natsctl.testing.disk_image import FileImage, FolderImage
-from natsctl.testing.simdisk import DiskFault, SimDisk, SimFile, no_faults
+from tests.support.disk_image import FileImage, FolderImage
 from tests.support.encrypted_simulation import EncryptedSession
 from tests.support.native_cases import FaultError
 from tests.support.native_fuzz import load
 from tests.support.native_threads import PATIENCE_S, NativeThreads
+from tests.support.simdisk import DiskFault, SimDisk, SimFile, no_faults
 from tests.support.store_model import Report, Violation, simulating
 from tests.support.store_simulation import Session, _Flight, error_of
 

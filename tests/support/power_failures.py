@@ -37,9 +37,9 @@ from natsctl.store.disk import PosixDisk
 from natsctl.store.errors import StoreError
 from natsctl.store.file_commit import Commit
 from natsctl.store.store import Store
-from natsctl.testing.simdisk import Plan, no_faults
 from tests.support.native_disk import AppendingSession
 from tests.support.native_threads import NativeCommits
+from tests.support.simdisk import Plan, no_faults
 from tests.support.store_model import Violation
 from tests.support.store_simulation import look_for
 

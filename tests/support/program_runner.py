@@ -22,12 +22,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
-from natsctl.testing.clock import VirtualClock
-from natsctl.testing.machine import Machine
 from natsctl.wire import ops
 from natsctl.wire.client import encode_pub, encode_sub, encode_unsub
 from natsctl.wire.parser import ServerParser
+from tests.support.clock import VirtualClock
 from tests.support.differential import login, normalised
+from tests.support.machine import Machine
 
 
 class Got(NamedTuple):

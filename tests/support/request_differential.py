@@ -26,11 +26,11 @@ from typing import Any, Final, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
 from natsctl.jetstream.engine_options import JetStreamOptions
-from natsctl.testing.machine import Machine
 from natsctl.wire import ops
 from natsctl.wire.client import encode_pub
 from natsctl.wire.parser import ServerParser
 from tests.support.differential import login, normalised
+from tests.support.machine import Machine
 
 Request = tuple[str, Any]
 """Verb and body; bytes are sent as they are."""

@@ -16,7 +16,7 @@ from typing import Final, Protocol
 
 from natsctl.store.message import StoredMessage
 from natsctl.store.stream import StreamStore
-from natsctl.testing.simdisk import DiskFault, Plan
+from tests.support.simdisk import DiskFault, Plan
 
 Record = tuple[int, bytes]
 

@@ -30,7 +30,7 @@ from natsctl.store.journal import Journal
 from natsctl.store.segment import Segment
 from natsctl.store.segment_file import SegmentFile
 from natsctl.store.stream import StreamStore
-from natsctl.testing.simdisk import SimDisk
+from tests.support.simdisk import SimDisk
 from tests.support.store_model import Violation
 from tests.support.store_simulation import simulate
 

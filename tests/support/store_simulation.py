@@ -34,7 +34,7 @@ from natsctl.store.packed import MAGIC as PACKED
 from natsctl.store.packed import PackedFile, open_segment
 from natsctl.store.store import Store
 from natsctl.store.stream import StreamStore
-from natsctl.testing.simdisk import Crash, Journalling, Plan, SimDisk, no_faults
+from tests.support.simdisk import Crash, Journalling, Plan, SimDisk, no_faults
 from tests.support.store_batches import append_together
 from tests.support.store_model import ERRORS, History, Ledger, Report, StreamLedger, Violation, draw_plan, simulating
 

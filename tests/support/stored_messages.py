@@ -6,7 +6,7 @@ import base64
 from typing import Any, NamedTuple
 
 from natsctl.api import headers
-from natsctl.testing.jet import Jet, ok
+from tests.support.jet import Jet, ok
 
 
 def header_block(**values: str) -> bytes:

@@ -8,7 +8,7 @@ import pytest
 
 from natsctl.store.disk import Disk, PosixDisk
 from natsctl.store.errors import StoreLockedError
-from natsctl.testing.simdisk import Crash, DiskFault, Journalling, SimDisk
+from tests.support.simdisk import Crash, DiskFault, Journalling, SimDisk
 
 
 def sim(seed: int = 1, journalling: Journalling = Journalling.ORDERED) -> SimDisk:

@@ -17,7 +17,7 @@ from natsctl.broker.broker_options import BrokerOptions
 from natsctl.broker.imports.account_config import AccountConfig, ConnectionLimits
 from natsctl.broker.info import user_info_json
 from natsctl.broker.refusals import CloseReason
-from natsctl.testing.clock import VirtualClock
+from tests.support.clock import VirtualClock
 
 VIOLATION = b"-ERR 'Authorization Violation'\r\n"
 NewHarness = Callable[[BrokerOptions | None], Any]

@@ -28,9 +28,9 @@ from natsctl.server.broker_setup import broker_options
 from natsctl.server.conf.config import apply
 from natsctl.server.conf.syntax import load_text
 from natsctl.server.options import ServerOptions
-from natsctl.testing.machine import Machine
 from natsctl.testing.process import ServerProcess
 from tests.support.differential import as_released
+from tests.support.machine import Machine
 
 RECORDED: Final = Path(__file__).parents[1] / "recorded"
 CONFIG: Final = (RECORDED / "accounts.conf").read_text()

@@ -17,9 +17,9 @@ from natsctl.broker.imports.account_config import AccountConfig
 from natsctl.broker.jwt.account_registry import ActiveAccount
 from natsctl.broker.jwt.account_setup import account_config, imports_in_effect
 from natsctl.broker.jwt.claim_requests import ClaimRequests
-from natsctl.testing.clock import VirtualClock
 from tests.broker.jwt.conftest import Operated
 from tests.support.call_counts import CallCounter, calls_of
+from tests.support.clock import VirtualClock
 from tests.support.operators import Operator, OperatorAccount
 
 FEW: Final = 100

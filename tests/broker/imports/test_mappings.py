@@ -10,7 +10,7 @@ from natsctl.api.subject_index import finish
 from natsctl.api.subject_transform import SubjectMapping, TransformError
 from natsctl.broker.imports.account_config import Destination, SubjectMap
 from natsctl.broker.imports.mappings import Mappings, PatternMapping, compile_mapping
-from natsctl.testing.machine import Machine
+from tests.support.machine import Machine
 
 
 def mapped(*pairs: tuple[str, str]) -> Mappings:

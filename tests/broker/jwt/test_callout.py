@@ -25,9 +25,9 @@ from natsctl.broker.jwt.callout import CalloutAuthenticator, CalloutSettings
 from natsctl.broker.jwt.callout_requests import Callouts
 from natsctl.broker.refusals import CloseReason
 from natsctl.broker.session import Session
-from natsctl.testing.clock import VirtualClock
 from tests.support import tiers
 from tests.support.callouts import ISSUER, SUBJECT, Request, claims_of
+from tests.support.clock import VirtualClock
 
 SECOND = 1_000_000_000
 VIOLATION = b"-ERR 'Authorization Violation'\r\n"

@@ -23,11 +23,11 @@ from natsctl.broker.broker import Broker
 from natsctl.broker.broker_options import BrokerOptions
 from natsctl.broker.imports.service_imports import ServiceProxy
 from natsctl.broker.jwt.account_registry import MemoryResolver
-from natsctl.testing.clock import VirtualClock
 from tests.broker.imports.test_long_configurations import exports, imports
 from tests.broker.jwt.conftest import Guest, Operated
 from tests.broker.jwt.test_callout import Town
 from tests.support.call_counts import CallCounter, calls_of
+from tests.support.clock import VirtualClock
 from tests.support.operators import Operator, OperatorAccount, UserLogin
 
 MANY: Final = 1_000

@@ -10,7 +10,7 @@ from natsctl.api.jwt_claims import UserClaims, decode
 from natsctl.api.jwt_validation import time_faults
 from natsctl.broker.auth.permissions import SessionPermissions
 from natsctl.broker.jwt.user_grant import is_bare, permissions_of
-from natsctl.testing.machine import Machine
+from tests.support.machine import Machine
 from tests.support.operators import Key, make_jwt
 
 ACCOUNT = Key("account")

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from natsctl.api.subjects import matches
-from natsctl.testing.machine import Wire
 from tests.support import tiers
 from tests.support.leaf_servers import MemoryLink, Servers
+from tests.support.machine import Wire
 
 PATTERNS = ["a", "a.b", "a.*", "*.b", "a.>", ">", "*"]
 SUBJECTS = ["a", "a.a", "a.b", "b.b"]

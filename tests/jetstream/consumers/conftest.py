@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from natsctl.testing.jet import Jet
+from tests.support.jet import Jet
 
 
 @pytest.fixture

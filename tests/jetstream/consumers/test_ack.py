@@ -6,9 +6,9 @@ import errno
 
 import pytest
 
-from natsctl.testing.jet import Jet, texts
-from natsctl.testing.simdisk import DiskFault
 from natsctl.wire.client import encode_pub
+from tests.support.jet import Jet, texts
+from tests.support.simdisk import DiskFault
 
 
 @pytest.mark.parametrize("payload", [b"", b"+ACK", b"+OK"])

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from natsctl.api import consumer_config
-from natsctl.testing.jet import SECOND, Jet, texts
+from tests.support.jet import SECOND, Jet, texts
 
 
 def create(jet: Jet, tail: str, config: dict[str, Any] | None = None, **more: Any) -> Any:

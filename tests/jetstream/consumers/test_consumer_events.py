@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from natsctl.testing.jet import Jet
+from tests.support.jet import Jet
 
 
 def test_an_expired_ephemeral_is_told_as_deleted(jet: Jet) -> None:

@@ -7,7 +7,7 @@ import pytest
 from natsctl.jetstream.consumers.consumer import Consumer
 from natsctl.store.filters import Filters
 from natsctl.store.steps import Steps
-from natsctl.testing.jet import Jet
+from tests.support.jet import Jet
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from natsctl.testing.jet import SECOND, Jet, numbers, texts
-from natsctl.testing.simdisk import SimDisk
+from tests.support.jet import SECOND, Jet, numbers, texts
+from tests.support.simdisk import SimDisk
 
 CRASHES = [SimDisk.kill, SimDisk.power_loss]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from natsctl.testing.jet import SECOND, Jet, numbers, texts
+from tests.support.jet import SECOND, Jet, numbers, texts
 
 NOW = {"batch": 20, "no_wait": True}
 

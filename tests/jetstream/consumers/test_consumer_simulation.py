@@ -7,10 +7,10 @@ import random
 import pytest
 
 from natsctl.api.consumer import AckPolicy
-from natsctl.testing.jet import SECOND, Jet, numbers
-from natsctl.testing.machine import Message
-from natsctl.testing.simdisk import SimDisk
 from tests.support import tiers
+from tests.support.jet import SECOND, Jet, numbers
+from tests.support.machine import Message
+from tests.support.simdisk import SimDisk
 
 SUBJECTS = ("s.a", "s.b", "s.c.1", "s.c.2")
 CONFIGS = (

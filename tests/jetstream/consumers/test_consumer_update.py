@@ -8,7 +8,7 @@ import pytest
 
 from natsctl.api.consumer import ConsumerConfig
 from natsctl.api.consumer_config import check_update
-from natsctl.testing.jet import SECOND, Jet, texts
+from tests.support.jet import SECOND, Jet, texts
 
 
 def update(jet: Jet, **config: Any) -> Any:

@@ -12,7 +12,7 @@ from natsctl.api.subjects import overlaps
 from natsctl.jetstream.consumers.retention import FEW, Interest
 from natsctl.store.filters import Filters
 from natsctl.store.steps import finish
-from natsctl.testing.jet import Jet, texts
+from tests.support.jet import Jet, texts
 
 
 class Listener:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from natsctl.testing.jet import SECOND, Jet
+from tests.support.jet import SECOND, Jet
 
 
 def is_there(jet: Jet, name: str = "C") -> bool:

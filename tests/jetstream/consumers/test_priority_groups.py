@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from natsctl.testing.jet import SECOND, Jet, texts
+from tests.support.jet import SECOND, Jet, texts
 
 GROUP: dict[str, Any] = {"group": "A", "expires": 3600 * SECOND}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from natsctl.testing.jet import SECOND, Jet, numbers, texts
+from tests.support.jet import SECOND, Jet, numbers, texts
 
 
 def open_request(jet: Jet, body: bytes, inbox: str, name: str = "C") -> bytes:

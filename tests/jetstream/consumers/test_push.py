@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from natsctl.testing.jet import SECOND, Jet, numbers, texts
+from tests.support.jet import SECOND, Jet, numbers, texts
 
 
 def push(jet: Jet, **config: object) -> None:

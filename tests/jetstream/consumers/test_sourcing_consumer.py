@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from natsctl.api import headers
-from natsctl.testing.jet import SECOND, Jet
+from tests.support.jet import SECOND, Jet
 
 CONFIG: dict[str, Any] = {
     "name": "FEED", "deliver_subject": "d", "ack_policy": "none", "direct": True, "sourcing": True,

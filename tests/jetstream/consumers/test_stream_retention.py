@@ -9,8 +9,8 @@ import pytest
 from natsctl.jetstream.consumers import retention as policy
 from natsctl.jetstream.consumers.consumer import Consumer
 from natsctl.jetstream.consumers.retention import _wants as wants
-from natsctl.testing.jet import Jet
-from natsctl.testing.simdisk import SimDisk
+from tests.support.jet import Jet
+from tests.support.simdisk import SimDisk
 from tests.support.stored_messages import stored_rows
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from natsctl.testing.jet import SECOND
 from tests.support.differential import Scenarios, Talk
+from tests.support.jet import SECOND
 
 scenario = Scenarios()
 

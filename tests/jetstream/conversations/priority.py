@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
-from natsctl.testing.jet import SECOND
-from natsctl.testing.machine import Message
 from tests.support.differential import Scenarios, Talk
+from tests.support.jet import SECOND
+from tests.support.machine import Message
 
 scenario = Scenarios()
 

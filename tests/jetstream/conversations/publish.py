@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from natsctl.testing.jet import ok
 from tests.support.differential import Scenarios, Talk
+from tests.support.jet import ok
 
 
 def nothing(t: Talk) -> None:

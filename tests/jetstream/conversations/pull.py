@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from natsctl.testing.jet import SECOND
 from tests.support.differential import Scenarios, Talk
+from tests.support.jet import SECOND
 
 scenario = Scenarios()
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from natsctl.testing.jet import SECOND
-from natsctl.testing.machine import Message
 from tests.support.differential import Scenarios, Talk, is_heartbeat
+from tests.support.jet import SECOND
+from tests.support.machine import Message
 
 scenario = Scenarios()
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 import random
 from typing import Any, Final
 
-from natsctl.testing.jet import SECOND
-from natsctl.testing.machine import Message
 from tests.support.differential import Scenario, Talk, empty_stream
+from tests.support.jet import SECOND
+from tests.support.machine import Message
 
 STEPS: Final = 40
 SUBJECTS: Final = ("s.a", "s.b", "s.c.1", "s.c.2")

@@ -16,9 +16,9 @@ from typing import Any, cast
 
 from natsctl.api import headers
 from natsctl.api.times import format_time
-from natsctl.testing.jet import Jet
-from natsctl.testing.machine import Machine
 from tests.support.differential import TRIES, AccountServer, Live, Score, scrub
+from tests.support.jet import Jet
+from tests.support.machine import Machine
 
 SECOND = 1_000_000_000
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")

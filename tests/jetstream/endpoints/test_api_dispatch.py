@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from natsctl.jetstream.endpoints import dispatcher
-from natsctl.testing.jet import Jet, ok
-from natsctl.testing.machine import TURN_BUDGET
+from tests.support.jet import Jet, ok
+from tests.support.machine import TURN_BUDGET
 
 
 def answers(jet: Jet, subject: str, body: bytes = b"", header: bytes = b"") -> list[bytes]:

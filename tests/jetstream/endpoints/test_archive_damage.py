@@ -19,9 +19,9 @@ from natsctl.api.archive.archive_v2 import MAGIC
 from natsctl.api.archive.s2 import FrameWriter, crc32c, mask
 from natsctl.api.stream import StreamConfig
 from natsctl.jetstream.engine_options import JetStreamOptions
-from natsctl.testing.jet import Jet, ok
-from natsctl.testing.machine import Machine
 from tests.support import tiers
+from tests.support.jet import Jet, ok
+from tests.support.machine import Machine
 
 STREAM_ID = b"\xff\x06\x00\x00S2sTwO"
 

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from natsctl.testing.jet import Jet, ok
 from natsctl.testing.process import ServerProcess, reference_binary
+from tests.support.jet import Jet, ok
 from tests.support.raw_client import RawClient
 
 RELEASES = Path(__file__).parents[1] / "data" / "releases"

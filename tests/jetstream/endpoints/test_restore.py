@@ -19,9 +19,9 @@ from natsctl.jetstream.streams import dedupe
 from natsctl.store.errors import StoreFullError
 from natsctl.store.message import StoredMessage
 from natsctl.store.options import StoreOptions
-from natsctl.testing.jet import SECOND, Jet, ok, texts
-from natsctl.testing.machine import Machine
-from natsctl.testing.simdisk import SimDisk
+from tests.support.jet import SECOND, Jet, ok, texts
+from tests.support.machine import Machine
+from tests.support.simdisk import SimDisk
 
 DATA = Path(__file__).parents[1] / "data"
 CRASHES = [SimDisk.kill, SimDisk.power_loss]

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from natsctl.jetstream.engine_options import JetStreamOptions
-from natsctl.testing.jet import Jet, ok
-from natsctl.testing.machine import Machine
 from tests.support import tiers
+from tests.support.jet import Jet, ok
+from tests.support.machine import Machine
 
 STEPS = 120
 

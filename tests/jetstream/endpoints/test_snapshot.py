@@ -10,8 +10,8 @@ import pytest
 from natsctl.api.archive.archive import ArchivedConsumer, ArchivedMessage
 from natsctl.api.archive.archive_reader import ArchiveReader
 from natsctl.jetstream.engine_options import JetStreamOptions
-from natsctl.testing.jet import Jet, ok
-from natsctl.testing.machine import Machine, Message
+from tests.support.jet import Jet, ok
+from tests.support.machine import Machine, Message
 
 TO = "backup.in"
 

@@ -15,8 +15,8 @@ from natsctl.broker.broker_options import BrokerOptions, Limits
 from natsctl.jetstream.endpoints import stream_api
 from natsctl.store import file_log, frame
 from natsctl.store.message import StoredMessage
-from natsctl.testing.jet import Jet, ok
-from natsctl.testing.machine import Machine, Message
+from tests.support.jet import Jet, ok
+from tests.support.machine import Machine, Message
 
 
 def asked(jet: Jet, name: str = "S", **wish: Any) -> Message:

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from natsctl.testing.jet import Jet, ok
-from natsctl.testing.simdisk import DiskFault
+from tests.support.jet import Jet, ok
+from tests.support.simdisk import DiskFault
 
 
 def got(answer: Any) -> Any:

@@ -9,9 +9,9 @@ import pytest
 from natsctl.api.account import UNLIMITED, AccountLimits
 from natsctl.jetstream.endpoints.templates import stream_name
 from natsctl.jetstream.engine_options import JetStreamOptions
-from natsctl.testing.jet import Jet, ok
-from natsctl.testing.machine import Machine
-from natsctl.testing.simdisk import SimDisk
+from tests.support.jet import Jet, ok
+from tests.support.machine import Machine
+from tests.support.simdisk import SimDisk
 
 CREATED = "io.nats.jetstream.api.v1.stream_template_create_response"
 

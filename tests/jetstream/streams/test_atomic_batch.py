@@ -9,10 +9,10 @@ import pytest
 
 from natsctl.jetstream.engine_options import BatchLimits, JetStreamOptions
 from natsctl.store.options import StoreOptions
-from natsctl.testing.jet import Jet, ok
-from natsctl.testing.machine import Machine
-from natsctl.testing.simdisk import Crash, DiskFault, SimDisk
 from tests.support import tiers
+from tests.support.jet import Jet, ok
+from tests.support.machine import Machine
+from tests.support.simdisk import Crash, DiskFault, SimDisk
 from tests.support.stored_messages import put
 
 ADVISORY = "$JS.EVENT.ADVISORY.STREAM.BATCH_ABANDONED.S"

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from natsctl.jetstream.streams.counters import read_number, write_number
-from natsctl.testing.jet import Jet
+from tests.support.jet import Jet
 from tests.support.stored_messages import put
 
 

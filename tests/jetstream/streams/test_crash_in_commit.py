@@ -13,9 +13,9 @@ import pytest
 
 from natsctl.api.times import parse_time
 from natsctl.store.options import StoreOptions
-from natsctl.testing.jet import SECOND, Jet, ok
-from natsctl.testing.machine import Machine
-from natsctl.testing.simdisk import Crash, SimDisk, crash_at, no_faults
+from tests.support.jet import SECOND, Jet, ok
+from tests.support.machine import Machine
+from tests.support.simdisk import Crash, SimDisk, crash_at, no_faults
 
 PATIENCE_S = 25
 SMALL = StoreOptions(segment_bytes=4096)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from natsctl.jetstream.engine_options import BatchLimits, JetStreamOptions
-from natsctl.testing.jet import Jet, ok
-from natsctl.testing.machine import Machine
-from natsctl.testing.simdisk import DiskFault
+from tests.support.jet import Jet, ok
+from tests.support.machine import Machine
+from tests.support.simdisk import DiskFault
 
 START, APPEND, COMMIT, END, PING = range(5)
 

@@ -19,9 +19,9 @@ from natsctl.jetstream.streams.message_ttl import Deadlines
 from natsctl.store.file_log import FileLog
 from natsctl.store.message import StoredMessage
 from natsctl.store.segment import Segment
-from natsctl.testing.jet import SECOND, Jet, ok
-from natsctl.testing.machine import Machine
-from natsctl.testing.simdisk import SimDisk
+from tests.support.jet import SECOND, Jet, ok
+from tests.support.machine import Machine
+from tests.support.simdisk import SimDisk
 from tests.support.stored_messages import put, stored_rows
 
 

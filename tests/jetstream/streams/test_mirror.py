@@ -10,8 +10,8 @@ import pytest
 from natsctl.api.account import UNLIMITED
 from natsctl.api.headers import get as header_of
 from natsctl.jetstream.engine_options import JetStreamOptions
-from natsctl.testing.jet import SECOND, Jet, ok
-from natsctl.testing.machine import Machine, Message
+from tests.support.jet import SECOND, Jet, ok
+from tests.support.machine import Machine, Message
 from tests.support.stored_messages import stored_rows
 
 PATIENCE_S = 25

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from natsctl.store.errors import StoreFullError
-from natsctl.testing.jet import Jet, texts
-from natsctl.testing.machine import Machine
+from tests.support.jet import Jet, texts
+from tests.support.machine import Machine
 
 SUBJECTS = st.sampled_from(["s.a", "s.b", "s.a.1", "s.b.1", "s.c.d.e", "s.x", "s.x.y"])
 PAYLOADS = st.sampled_from(["", "x", "yy", "z" * 40])

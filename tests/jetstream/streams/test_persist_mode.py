@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from natsctl.testing.jet import Jet, ok
-from natsctl.testing.machine import Machine
-from natsctl.testing.simdisk import DiskFault, SimDisk
+from tests.support.jet import Jet, ok
+from tests.support.machine import Machine
+from tests.support.simdisk import DiskFault, SimDisk
 
 
 def syncs(jet: Jet, seconds: float = 0) -> int:

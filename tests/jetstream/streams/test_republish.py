@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from natsctl.testing.jet import Jet, ok
-from natsctl.testing.machine import Machine
-from natsctl.testing.simdisk import DiskFault
+from tests.support.jet import Jet, ok
+from tests.support.machine import Machine
+from tests.support.simdisk import DiskFault
 
 
 def lines(header: bytes) -> list[bytes]:

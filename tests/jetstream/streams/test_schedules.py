@@ -18,8 +18,8 @@ from natsctl.jetstream.streams.schedule_pattern import (
     next_firing,
     parse_cron,
 )
-from natsctl.testing.jet import SECOND, Jet, ok, texts
-from natsctl.testing.simdisk import DiskFault, SimDisk
+from tests.support.jet import SECOND, Jet, ok, texts
+from tests.support.simdisk import DiskFault, SimDisk
 from tests.support.stored_messages import header_block, put, stored_rows
 
 CRASHES = pytest.mark.parametrize("crash", [SimDisk.kill, SimDisk.power_loss], ids=["kill", "power_loss"])

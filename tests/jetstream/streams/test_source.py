@@ -10,9 +10,9 @@ import pytest
 
 from natsctl.api.headers import get as header_of
 from natsctl.jetstream.engine_options import JetStreamOptions
-from natsctl.testing.jet import SECOND, Jet, ok
-from natsctl.testing.machine import Machine
-from natsctl.testing.simdisk import DiskFault, no_faults
+from tests.support.jet import SECOND, Jet, ok
+from tests.support.machine import Machine
+from tests.support.simdisk import DiskFault, no_faults
 from tests.support.stored_messages import stored_rows
 
 PATIENCE_S = 25

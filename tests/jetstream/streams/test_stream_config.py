@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from natsctl.testing.jet import Jet, ok
+from tests.support.jet import Jet, ok
 
 
 def create(jet: Jet, **config: Any) -> Any:

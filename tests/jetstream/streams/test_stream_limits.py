@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from natsctl.api.times import format_time
-from natsctl.testing.jet import SECOND, Jet, ok
+from tests.support.jet import SECOND, Jet, ok
 
 
 def state(jet: Jet) -> dict[str, Any]:

@@ -18,8 +18,8 @@ from natsctl.jetstream.streams.publish_checks import (
     MAX_RECORD_BYTES,
     check_message,
 )
-from natsctl.testing.jet import SECOND, Jet, ok
-from natsctl.testing.machine import Machine
+from tests.support.jet import SECOND, Jet, ok
+from tests.support.machine import Machine
 from tests.support.stored_messages import header_block, put
 
 

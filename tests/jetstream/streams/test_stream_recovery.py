@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from natsctl.store.stream import StreamStore
-from natsctl.testing.jet import SECOND, Jet, ok
-from natsctl.testing.simdisk import DiskFault, SimDisk, no_faults
+from tests.support.jet import SECOND, Jet, ok
+from tests.support.simdisk import DiskFault, SimDisk, no_faults
 
 CRASHES = pytest.mark.parametrize("crash", [SimDisk.kill, SimDisk.power_loss])
 

@@ -10,7 +10,7 @@ from natsctl.api.stream import ExternalStream, StreamConsumerSource, StreamSourc
 from natsctl.jetstream.streams.origin import short_hash, source_index
 from natsctl.jetstream.streams.source import OriginPosition, read_origin
 from natsctl.jetstream.streams.upstream import RETRY_MAX_NS, Upstream, ack_numbers
-from natsctl.testing.jet import SECOND, Jet, ok
+from tests.support.jet import SECOND, Jet, ok
 
 
 @pytest.fixture

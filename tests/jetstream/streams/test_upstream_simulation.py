@@ -10,10 +10,10 @@ import random
 
 import pytest
 
-from natsctl.testing.jet import SECOND, Jet, ok
-from natsctl.testing.machine import Machine
-from natsctl.testing.simdisk import Crash, SimDisk, crash_at, no_faults
 from tests.support import tiers
+from tests.support.jet import SECOND, Jet, ok
+from tests.support.machine import Machine
+from tests.support.simdisk import Crash, SimDisk, crash_at, no_faults
 
 TARGETS = (
     {},

@@ -11,7 +11,7 @@ import pytest
 from natsctl.broker.auth.credentials import Grant
 from natsctl.server.monitor.query import BadRequestError, ReloadDone
 from natsctl.server.system.account import SystemAccount
-from natsctl.testing.machine import Machine, Message, Wire
+from tests.support.machine import Machine, Message, Wire
 
 SECOND = 1_000_000_000
 

@@ -13,8 +13,8 @@ from natsctl.server.monitor.query import BadRequestError
 from natsctl.server.system.account import SystemAccount
 from natsctl.server.system.answers import kick
 from natsctl.server.system.events import StatszHeartbeat
-from natsctl.testing.machine import Machine
 from tests.support.leaf_servers import Servers
+from tests.support.machine import Machine
 
 from .conftest import Net
 

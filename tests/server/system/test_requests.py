@@ -25,7 +25,7 @@ from natsctl.server.system.account import (
 )
 from natsctl.server.system.answers import RequestFormat, ServerFilter
 from natsctl.server.system.requests import MAX_RUN, MAX_WAITING, MAX_WAITING_BYTES, RUN_NS, RequestQueue, SystemRequest
-from natsctl.testing.clock import VirtualClock
+from tests.support.clock import VirtualClock
 
 from .conftest import Net
 

@@ -20,8 +20,8 @@ from natsctl.broker.broker_options import BrokerOptions
 from natsctl.broker.jwt.account_registry import MemoryResolver, trust_of
 from natsctl.broker.jwt.authenticator import BrokerAccountSink, JwtAuthenticator
 from natsctl.broker.session import Session
-from natsctl.testing.clock import VirtualClock
 from natsctl.wire.ops import Limits
+from tests.support.clock import VirtualClock
 from tests.support.fuzz.protocol import pieces, spoilt
 from tests.support.operators import Operator, base64url
 

@@ -14,9 +14,9 @@ from natsctl.broker.broker_options import BrokerOptions
 from natsctl.broker.leaf.handshake import LeafOptions, RemoteOptions
 from natsctl.broker.leaf.leaf_nodes import LeafLinks
 from natsctl.broker.leaf.link import LeafLink
-from natsctl.testing.clock import VirtualClock
 from natsctl.wire.leaf import LINE_FACTOR, LeafParser, leaf_limits
 from natsctl.wire.ops import FaultKind, Op
+from tests.support.clock import VirtualClock
 from tests.support.fuzz.protocol import KEPT_BYTES, LIMITS, pieces, spoilt
 from tests.support.leaf_servers import Lines
 

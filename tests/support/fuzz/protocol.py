@@ -12,9 +12,9 @@ from typing import Final
 
 from natsctl.broker.broker import Broker
 from natsctl.broker.broker_options import BrokerOptions
-from natsctl.testing.clock import VirtualClock
 from natsctl.wire.ops import FaultKind, Limits, Op
 from natsctl.wire.parser import Parser
+from tests.support.clock import VirtualClock
 
 LIMITS: Final = Limits(max_control_line=512, max_payload=2048)
 """Small, so that inputs reach them."""

@@ -23,7 +23,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from natsctl.store.errors import StoreLockedError
-from natsctl.testing.disk_image import (
+from tests.support.disk_image import (
     FileImage,
     FolderImage,
     NameChange,
@@ -66,12 +66,10 @@ Plan = Callable[[str, str], DiskFault | None]
 
 
 def no_faults(call: str, path: str) -> DiskFault | None:
-    """Inject nothing: the plan of a disk without faults."""
     return None
 
 
 def crash_at(call_number: int) -> Plan:
-    """Return a plan that stops the machine at its n-th call of the disk."""
     seen = 0
 
     def plan(call: str, path: str) -> DiskFault | None:
@@ -83,8 +81,6 @@ def crash_at(call_number: int) -> Plan:
 
 
 class SimFile:
-    """An open file of a SimDisk."""
-
     def __init__(self, disk: SimDisk, path: str, node: FileImage, writable: bool) -> None:
         self._disk = disk
         self._path = path
@@ -98,13 +94,11 @@ class SimFile:
             raise OSError(errno.EBADF, "closed", self._path)
 
     def pread(self, size: int, offset: int) -> bytes:
-        """Return up to `size` bytes at `offset`; fewer only at the end of the file."""
         self._check()
         self._disk.meet("pread", self._path)
         return bytes(self._node.cache[offset : offset + size])
 
     def pwrite(self, data: bytes | memoryview, offset: int) -> int:
-        """Write at `offset` and return the number of written bytes, possibly fewer than given."""
         self._check()
         if not self._writable:
             raise OSError(errno.EBADF, "opened for reading", self._path)
@@ -118,13 +112,11 @@ class SimFile:
         return len(raw)
 
     def truncate(self, size: int) -> None:
-        """Set the file's length."""
         self._check()
         self._disk.meet("truncate", self._path)
         self._node.truncate(size)
 
     def sync(self) -> None:
-        """Make data and length durable; after a failure dirty data counts as clean and is not on the disk."""
         self._check()
         try:
             self._disk.meet("sync", self._path)
@@ -134,20 +126,16 @@ class SimFile:
         self._node.sync()
 
     def size(self) -> int:
-        """Return the file's length in bytes."""
         self._check()
         return len(self._node.cache)
 
     def fileno(self) -> int:
-        """Return -1: there is no descriptor."""
         return -1
 
     def placed(self, data: bytes, offset: int) -> tuple[int, bytes, int]:
-        """Return descriptor, bytes and offset for a thread that writes by itself."""
         return self.fileno(), data, offset
 
     def close(self) -> None:
-        """Release the descriptor, and the lock if it held one."""
         if self._open and self._life == self._disk.life:
             self._disk.release(self._path, self)
         self._open = False
@@ -224,25 +212,21 @@ class SimDisk:
         return copy
 
     def alter(self, path: str, offset: int, data: bytes) -> None:
-        """Damage a file at rest: overwrite durable and cached bytes, no sync needed."""
         node = self._file(path)
         for image in (node.durable, node.cache):
             image[offset : offset + len(data)] = data
 
     def cut(self, path: str, size: int) -> None:
-        """Damage a file at rest: shorten it."""
         node = self._file(path)
         del node.durable[size:]
         del node.cache[size:]
 
     def lose(self, path: str) -> None:
-        """Damage a folder at rest: a name is lost."""
         folder, name = self._parent(path)
         folder.cache.pop(name)
         folder.durable.pop(name, None)
 
     def put(self, path: str, data: bytes) -> None:
-        """Create a durable file with this content."""
         file = self.open(path, create=True)
         file.pwrite(data, 0)
         file.sync()
@@ -250,19 +234,15 @@ class SimDisk:
         self.fsync_dir(path.rpartition("/")[0])
 
     def content(self, path: str) -> bytes:
-        """Return the content of a file, whatever fails."""
         return bytes(self._file(path).cache)
 
     def files(self) -> list[str]:
-        """Return the paths of all files, sorted."""
         return sorted(file_paths(self._root, ""))
 
     def size_of(self, path: str) -> int:
-        """Return the cached length of a file in bytes."""
         return len(self._file(path).cache)
 
     def byte_at(self, path: str, offset: int) -> int:
-        """Return one cached byte of a file."""
         return self._file(path).cache[offset]
 
     def forget(self, data: bytes) -> None:
@@ -276,12 +256,10 @@ class SimDisk:
                 )
 
     def contents(self) -> list[bytes]:
-        """Return the content of every file, in the cache and on the disk, including files that could reappear."""
         files = [*durable_files(self._root)]
         return [*(bytes(file.cache) for file in files), *(bytes(f.durable) for f in files if f.durable != f.cache)]
 
     def holds(self, data: bytes) -> bool:
-        """Return whether a file holds these bytes, or one that could reappear does."""
         return any(data in content for content in self.contents())
 
     def meet(self, call: str, path: str, writes: bool = False) -> DiskFault | None:
@@ -301,7 +279,6 @@ class SimDisk:
     # -- the Disk protocol
 
     def open(self, path: str, create: bool = False) -> SimFile:
-        """Open for reading and writing; with `create` the file must not exist yet."""
         self.meet("create" if create else "open", path)
         folder, name = self._parent(path)
         if create:
@@ -311,7 +288,6 @@ class SimDisk:
         return SimFile(self, path, self._file(path), writable=True)
 
     def open_read(self, path: str) -> SimFile:
-        """Open for reading only."""
         self.meet("open_read", path)
         return SimFile(self, path, self._file(path), writable=False)
 
@@ -324,14 +300,12 @@ class SimDisk:
         self._change((old_folder, old_name, None), (new_folder, new_name, node))
 
     def unlink(self, path: str) -> None:
-        """Remove a file name."""
         self.meet("unlink", path)
         folder, name = self._parent(path)
         self._file(path)
         self._change((folder, name, None))
 
     def mkdir(self, path: str) -> None:
-        """Make one folder; it must not exist."""
         self.meet("mkdir", path)
         folder, name = self._parent(path)
         if name in folder.cache:
@@ -339,7 +313,6 @@ class SimDisk:
         self._change((folder, name, FolderImage()))
 
     def rmdir(self, path: str) -> None:
-        """Remove an empty folder."""
         self.meet("rmdir", path)
         folder, name = self._parent(path)
         if self._folder(path).cache:
@@ -347,12 +320,10 @@ class SimDisk:
         self._change((folder, name, None))
 
     def listdir(self, path: str) -> list[str]:
-        """Return the names in a folder, sorted."""
         self.meet("listdir", path)
         return sorted(self._folder(path).cache)
 
     def exists(self, path: str) -> bool:
-        """Return whether the name is there."""
         try:
             self._node(path)
         except FileNotFoundError:
@@ -360,11 +331,9 @@ class SimDisk:
         return True
 
     def is_dir(self, path: str) -> bool:
-        """Return whether the name is a folder."""
         return self.exists(path) and isinstance(self._node(path), FolderImage)
 
     def fsync_dir(self, path: str) -> None:
-        """Make the folder's names durable."""
         self.meet("fsync_dir", path)
         folder = self._folder(path)
         touching = [index for index, change in enumerate(self._waiting) if change.touches(folder)]
@@ -377,7 +346,6 @@ class SimDisk:
         self._waiting = [change for index, change in enumerate(self._waiting) if index not in set(carried)]
 
     def fsync_dirs(self, paths: Sequence[str]) -> dict[str, OSError]:
-        """Call `fsync_dir` for each folder and return the failed folders."""
         faults: dict[str, OSError] = {}
         for path in paths:
             try:
@@ -401,12 +369,10 @@ class SimDisk:
         return file
 
     def release(self, path: str, file: SimFile) -> None:
-        """Release a lock if this file holds it."""
         if self._locks.get(path) is file:
             del self._locks[path]
 
     def free_bytes(self) -> int:
-        """Return the room left."""
         return max(self.capacity_bytes - used_bytes(self._root), 0)
 
     # -- names

@@ -28,7 +28,6 @@ class FileImage:
         self._touch(offset, offset + len(data))
 
     def truncate(self, size: int) -> None:
-        """Set the cached length."""
         before = len(self.cache)
         if size < before:
             del self.cache[size:]
@@ -40,7 +39,6 @@ class FileImage:
         self.dirty.update(range(start // SECTOR_BYTES, (max(end, start + 1) + SECTOR_BYTES - 1) // SECTOR_BYTES))
 
     def sync(self) -> None:
-        """Write the cache to the disk."""
         size = len(self.cache)
         del self.durable[size:]
         for sector in sorted(sector for sector in self.dirty if sector * SECTOR_BYTES < size):
@@ -98,11 +96,9 @@ class NameChange(NamedTuple):
     entries: tuple[tuple[FolderImage, str, FileImage | FolderImage | None], ...]
 
     def touches(self, folder: FolderImage) -> bool:
-        """Return whether one of the names is in that folder."""
         return any(entry[0] is folder for entry in self.entries)
 
     def make_durable(self) -> None:
-        """Write the names to the disk."""
         for folder, name, node in self.entries:
             if node is None:
                 folder.durable.pop(name, None)
@@ -133,18 +129,15 @@ def durable_files(folder: FolderImage) -> Iterator[FileImage]:
 
 
 def sectors_of(file: FileImage) -> list[bytes]:
-    """Return the sectors that the disk holds of a file."""
     starts = range(0, len(file.durable), SECTOR_BYTES)
     return [bytes(file.durable[at : at + SECTOR_BYTES]).ljust(SECTOR_BYTES, b"\0") for at in starts]
 
 
 def used_bytes(folder: FolderImage) -> int:
-    """Return the cached bytes of all files below a folder."""
     return sum(len(node.cache) if isinstance(node, FileImage) else used_bytes(node) for node in folder.cache.values())
 
 
 def file_paths(folder: FolderImage, prefix: str) -> list[str]:
-    """Return the paths of all files below a folder, in no promised order."""
     paths: list[str] = []
     for name, node in folder.cache.items():
         if isinstance(node, FolderImage):

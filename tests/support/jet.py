@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from natsctl.testing.machine import Machine, Message, Wire
+from tests.support.machine import Machine, Message, Wire
 
 SECOND: Final = 1_000_000_000
 
@@ -15,14 +15,12 @@ class Jet:
     """A client of a machine; every call returns when the machine is idle again."""
 
     def __init__(self, machine: Machine | None = None) -> None:
-        """Connect to `machine`, or to a new one."""
         self.machine = machine or Machine()
         self.wire: Wire = self.machine.connect()
 
     # Streams and consumers
 
     def api(self, verb: str, body: object = b"") -> Any:
-        """Return the answer of `$JS.API.<verb>`."""
         return self.wire.request(f"$JS.API.{verb}", body)
 
     def stream(self, name: str = "S", *subjects: str, **config: Any) -> Any:
@@ -36,12 +34,10 @@ class Jet:
         return ok(self.api(f"CONSUMER.DURABLE.CREATE.{stream}.{name}", {"stream_name": stream, "config": config}))
 
     def ephemeral(self, stream: str = "S", **config: Any) -> Any:
-        """Create an ephemeral consumer with a name from the server, and return its info."""
         body = {"stream_name": stream, "config": {"ack_policy": "explicit", **config}}
         return ok(self.api(f"CONSUMER.CREATE.{stream}", body))
 
     def info(self, name: str = "C", stream: str = "S") -> Any:
-        """Return the answer of CONSUMER.INFO."""
         return ok(self.api(f"CONSUMER.INFO.{stream}.{name}"))
 
     def counts(self, name: str = "C", stream: str = "S") -> dict[str, Any]:
@@ -73,7 +69,6 @@ class Jet:
     # Messages
 
     def publish(self, *payloads: str, subject: str = "s.a") -> None:
-        """Publish each payload."""
         for payload in payloads:
             self.wire.publish(subject, payload.encode())
 
@@ -91,11 +86,9 @@ class Jet:
         return self.wire.take(sid)
 
     def ack(self, message: Message, payload: bytes = b"") -> None:
-        """Acknowledge a delivered message."""
         self.wire.publish(message.reply.decode(), payload)
 
     def double_ack(self, message: Message, payload: bytes = b"") -> list[Message]:
-        """Acknowledge a delivered message and return the server's answers."""
         inbox = f"_INBOX.ack.{self.machine.rng.getrandbits(40)}"
         sid = self.wire.subscribe(inbox)
         self.wire.publish(message.reply.decode(), payload, inbox)
@@ -104,20 +97,16 @@ class Jet:
         return answers
 
     def listen(self, subject: str) -> bytes:
-        """Subscribe and return the subscription id, for `heard`."""
         return self.wire.subscribe(subject)
 
     def heard(self, sid: bytes) -> list[Message]:
-        """Return the messages of a subscription since the last call."""
         return self.wire.take(sid)
 
     def advance(self, seconds: float) -> None:
-        """Advance the clock."""
         self.machine.advance(int(seconds * SECOND))
 
 
 def ok(answer: Any) -> Any:
-    """Return an API answer that is no error."""
     assert "error" not in answer, answer["error"]
     return answer
 

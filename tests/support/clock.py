@@ -19,15 +19,12 @@ class VirtualClock:
         self._monotonic_ns = monotonic_ns
 
     def now_ns(self) -> int:
-        """Return the wall clock, ns since the Unix epoch."""
         return self._wall_ns
 
     def monotonic_ns(self) -> int:
-        """Return the monotonic clock, ns."""
         return self._monotonic_ns
 
     def advance(self, ns: int) -> None:
-        """Advance both clocks."""
         if ns < 0:
             raise ValueError("time does not go back; use set_wall for a clock that was put back")
         self._wall_ns += ns

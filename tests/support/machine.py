@@ -24,11 +24,11 @@ from natsctl.store.errors import StoreError
 from natsctl.store.file_commit import Commit, Committable
 from natsctl.store.options import StoreOptions
 from natsctl.store.store import Store
-from natsctl.testing.clock import VirtualClock
-from natsctl.testing.simdisk import SimDisk
 from natsctl.wire import ops
 from natsctl.wire.client import encode_connect, encode_pub, encode_sub, encode_unsub
 from natsctl.wire.parser import ServerParser
+from tests.support.clock import VirtualClock
+from tests.support.simdisk import SimDisk
 
 TURN_BUDGET: Final = 2048
 END_SHARE: Final = 0.4
@@ -38,8 +38,6 @@ MAX_TURNS: Final = 10_000
 
 
 class Message(NamedTuple):
-    """A message as a client received it."""
-
     subject: bytes
     sid: bytes
     reply: bytes
@@ -52,7 +50,6 @@ class Message(NamedTuple):
         return self.header.split(b"\r\n", 1)[0].removeprefix(b"NATS/1.0").strip()
 
     def json(self) -> Any:
-        """Return the payload's JSON."""
         return msgspec.json.decode(self.payload)
 
 
@@ -69,27 +66,22 @@ class Wire:
         self.raw: list[bytes] = []
 
     def send(self, data: bytes) -> None:
-        """Send bytes to the server and run it until it is idle."""
         self.session.receive(data)
         self._machine.settle()
 
     def publish(self, subject: str, payload: bytes = b"", reply: str = "", header: bytes = b"") -> None:
-        """Publish one message."""
         self.send(encode_pub(subject.encode(), reply.encode(), header, payload))
 
     def subscribe(self, subject: str, queue: str = "") -> bytes:
-        """Subscribe and return the subscription id."""
         self._sids += 1
         sid = b"%d" % self._sids
         self.send(encode_sub(subject.encode(), queue.encode(), sid))
         return sid
 
     def unsubscribe(self, sid: bytes) -> None:
-        """End a subscription."""
         self.send(encode_unsub(sid, 0))
 
     def request(self, subject: str, body: object = b"", header: bytes = b"") -> Any:
-        """Send a request and return the JSON of its answer (the raw Message if it is not JSON)."""
         payload = body if isinstance(body, bytes) else msgspec.json.encode(body)
         self._sids += 1
         sid, inbox = b"%d" % self._sids, b"_INBOX.%d.%d" % (self.session.cid, self._sids)
@@ -101,13 +93,11 @@ class Wire:
         return answers[0].json() if answers[0].payload else answers[0]
 
     def take(self, sid: bytes | None = None) -> list[Message]:
-        """Return the messages since the last call, in order; with `sid`, only of that subscription."""
         taken = [m for m in self._inbox if sid in (None, m.sid)]
         self._inbox = [m for m in self._inbox if sid not in (None, m.sid)]
         return taken
 
     def drain(self, chunks: Iterable[bytes]) -> None:
-        """Read bytes from the server."""
         for chunk in chunks:
             for op in self._parser.feed(chunk):
                 if op[0] == ops.MSG:
@@ -133,7 +123,6 @@ class Machine:
         options: JetStreamOptions | None = None,
         broker_options: BrokerOptions | None = None,
     ) -> None:
-        """Start; with the disk of an earlier machine, recover its data."""
         self.rng = random.Random(seed)
         self.disk = disk or SimDisk(self.rng)
         self.clock = clock or VirtualClock()
@@ -158,11 +147,9 @@ class Machine:
 
     @property
     def streams(self) -> dict[str, Stream]:
-        """The streams of the account that clients without a login belong to, by name."""
         return self.engine.accounts["$G"].streams
 
     def connect(self, name: str = "test", **options: Any) -> Wire:
-        """Return a connected client."""
         session = self.broker.connect("127.0.0.1", 40000)
         wire = Wire(self, session)
         self._readers[session] = wire.drain
