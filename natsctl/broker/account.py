@@ -173,9 +173,13 @@ class Account:
         """Return the destination of a client's message on `subject`."""
         return self.mappings.apply(subject) if self.mappings is not None else subject
 
-    def destinations(self, subject: bytes) -> list[bytes]:
-        """Return the subjects that `mapped` may return."""
-        return self.mappings.destinations(subject) if self.mappings is not None else [subject]
+    def mapped_next(self, subject: bytes) -> bytes:
+        """Return what `mapped` will return for the next message on `subject`."""
+        if self.mappings is None:
+            return subject
+        destination = self.mappings.apply(subject)
+        self.mappings.put_back(subject, destination)
+        return destination
 
     def mapping_sources(self) -> list[bytes]:
         """Return the subjects that are mapped: messages on them have a destination."""
@@ -286,6 +290,8 @@ class Account:
             return None
         clients, queues, handlers = self._exact.get(subject) or self.routes.find(subject)
         if not (queues or clients or handlers):
+            if self.routes.wide:
+                return None
             return partial(self._answer_unreceived, origin)
         if queues or len(clients) + len(handlers) != 1 or (clients and headed):
             return None
@@ -437,7 +443,12 @@ class Account:
             self.publish(subject, b"", b"", payload)  # the one before may have ended a subscription
 
     def unwritten_bytes(self, subject: bytes) -> int:
-        """Return the pending output of the slowest client subscribed to `subject`, in bytes."""
+        """Return the pending output of the slowest client subscribed to `subject`, in bytes.
+
+        If messages of the account wait for their routes, or the client is not known yet, it is their size.
+        """
+        if self.postponed.any or (self.routes.wide and not self.postponed.finds(subject)):
+            return self.postponed.bytes
         sub = _only_client(self._exact.get(subject) or self.routes.find(subject))
         if sub is not None and sub.session is not None:
             return sub.session.pending_bytes
@@ -453,19 +464,18 @@ class Account:
         else:
             self._deliver((((sub.session, sub, b""),), (), ()), subject, subject, reply, header, payload, None)
 
-    def may_have_interest(self, subject: bytes) -> bool:
-        """Return whether a message on `subject` has a receiver, or that is unknown and may take long to find out."""
-        return self._may_postpone(subject) or self.has_interest(subject)
-
     def has_interest(self, subject: bytes, queue: bytes | None = None) -> bool:
         """Return whether a message on `subject` has a receiver; with `queue`, whether that group has a member.
 
-        A reply that a request from another account has here has the interest that its own one has there.
+        A reply that a request from another account has here has the interest that its own one has there. If it takes
+        long to find out, the answer is True until later turns have done that.
         """
         if subject[:4] == b"_R_.":
             listens = self.imports.listens(subject)
             if listens is not None:
                 return listens
+        if self.routes.wide and not self.postponed.finds(subject):
+            return True
         clients, queues, handlers = self._exact.get(subject) or self.routes.find(subject)
         if queue is None:
             return bool(clients or queues or handlers)

@@ -4,7 +4,8 @@ Theory of operation. A session looks for the routes of its message in slices bef
 Messages of the server itself (answers, republished messages, advisories, deliveries of consumers) have no session
 that could wait. In an account with a `wide` table, such a message waits here if its route is unknown and the walks
 since the last turn have cost much; so do all later ones, so that the order stays. The walks go on in later turns, as
-part of `broker.long_work`. Sessions of the account stop publishing while much waits.
+part of `broker.long_work`. Sessions of the account stop publishing while much waits. Questions whether a subject has
+interest (`sought`) share the cost and the turns.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
+
+from natsctl.broker.routes import walk_ways
 
 if TYPE_CHECKING:
     from natsctl.broker.account import Account
@@ -27,68 +30,97 @@ MAX_BYTES: Final = 32 << 20
 """Messages are dropped when more bytes wait."""
 MESSAGE_BYTES: Final = 400
 """Memory of a message in addition to its bytes."""
+MAX_SOUGHT: Final = 128
+"""Subjects that are walked to without a message; more are asked for again later."""
 
 
 class PostponedMessages:
     """The waiting messages of one account, in their order."""
 
-    __slots__ = ("_account", "_budget", "_bytes", "_waiting", "any")
+    __slots__ = ("_account", "_budget", "_is_running", "_sought", "_waiting", "any", "bytes")
 
     def __init__(self, account: Account) -> None:
         self._account = account
         self._waiting: deque[tuple[ImportHop | None, bytes, bytes, bytes, bytes, bytes]] = deque()
-        self._bytes = 0
+        self._sought: dict[bytes, None] = {}
         self._budget = AT_ONCE_COST
+        self._is_running = False
+        self.bytes = 0
         self.any = False
 
     @property
     def are_many(self) -> bool:
         """Whether sessions have to stop publishing."""
-        return self._bytes > MUCH_BYTES
+        return self.bytes > MUCH_BYTES
 
     def add_unless_routed(self, to: bytes, subject: bytes, reply: bytes, header: bytes, payload: bytes) -> bool:
         """Return False if a message for `to` can be delivered now; else keep it, or drop it if too much waits."""
-        if not self.any and self._finds(to):
+        if not self.any and self._knows(to) and walk_ways([(self._account.routes, to)], self._may_go_on):
             return False
         size = MESSAGE_BYTES + len(to) + len(subject) + len(reply) + len(header) + len(payload)
         broker = self._account.broker
-        if self._bytes + size > MAX_BYTES:
+        if self.bytes + size > MAX_BYTES:
             broker.log_warning(f"Dropped a message in account {self._account.name!r}: too many wait for their routes")
             return True
         self._waiting.append((broker.hops.of(to), to, subject, reply, header, payload))
-        self._bytes += size
-        if not self.any:
-            self.any = True
-            broker.long_work.append(self._delivering())
-            broker.jobs.wake()
+        self.bytes += size
+        self.any = True
+        self._start()
         return True
 
-    def _finds(self, to: bytes) -> bool:
-        """Return whether the route to a subject is known, after a walk if there is still some budget."""
+    def finds(self, subject: bytes) -> bool:
+        """Return whether the route of a subject is known; if that takes long, it is found in later turns."""
+        if self._knows(subject):
+            return True
+        if len(self._sought) < MAX_SOUGHT:
+            self._sought[subject] = None
+            self._start()
+        return False
+
+    def _knows(self, subject: bytes) -> bool:
+        """Return whether the route of a subject is known, after a walk if there is still some budget."""
         routes = self._account.routes
-        if routes.is_known(to):
+        if routes.is_known(subject):
             return True
         self._budget -= 1
-        return routes.walked(to, self._may_go_on) if self._budget >= 0 else False
+        return routes.walked(subject, self._may_go_on) if self._budget >= 0 else False
 
     def _may_go_on(self) -> bool:
         self._budget -= STEP_COST
         return self._budget >= 0
 
-    def _delivering(self) -> Iterator[None]:
-        account, hops, waiting = self._account, self._account.broker.hops, self._waiting
-        while waiting:
-            hop, to, *message = waiting[0]
-            while not account.routes.walked(to, lambda: False):
+    def _start(self) -> None:
+        if not self._is_running:
+            self._is_running = True
+            broker = self._account.broker
+            broker.long_work.append(self._working())
+            broker.jobs.wake()
+
+    def _working(self) -> Iterator[None]:
+        routes = self._account.routes
+        while self._waiting or self._sought:
+            if self._sought:
+                subject = next(iter(self._sought))
+                while not routes.walked(subject, lambda: False):
+                    yield
+                del self._sought[subject]
+            if self._waiting:
+                to = self._waiting[0][1]
+                while not walk_ways([(routes, to)], lambda: False):
+                    yield
+                self._deliver_first()
                 yield
-            waiting.popleft()
-            self._bytes -= MESSAGE_BYTES + len(to) + sum(map(len, message))
+        self._is_running, self._budget = False, AT_ONCE_COST
+
+    def _deliver_first(self) -> None:
+        account, hops = self._account, self._account.broker.hops
+        hop, to, *message = self._waiting.popleft()
+        self.bytes -= MESSAGE_BYTES + len(to) + sum(map(len, message))
+        if hop is not None:
+            hops.enter(to, hop)
+        try:
+            account.deliver_now(to, *message)
+        finally:
+            self.any = bool(self._waiting)
             if hop is not None:
-                hops.enter(to, hop)
-            try:
-                account.deliver_now(to, *message)
-            finally:
-                if hop is not None:
-                    hops.leave()
-            yield
-        self.any, self._budget = False, AT_ONCE_COST
+                hops.leave()

@@ -48,6 +48,8 @@ WIDE_TOKENS: Final = 16_384
 """Tokens of patterns from which a walk may be long: some milliseconds."""
 MAX_WALKS: Final = 128
 """Maximum unfinished walks of an account; with more, the oldest restarts."""
+MAX_WAYS: Final = 1024
+"""Routes that one message is followed to: services may lead to each other in a circle."""
 
 
 class Walk(NamedTuple):
@@ -298,6 +300,24 @@ class Routes:
         if self._cost + cost > MAX_CACHED_RECIPIENTS:
             self._forget(b">")
         self._cost += cost
+
+
+def walk_ways(ways: list[tuple[Routes, bytes]], go_on: Callable[[], bool]) -> bool:
+    """Walk to the routes of subjects, and on to the routes that their handlers deliver along, while `go_on`.
+
+    Return whether all of them are known.
+    """
+    waiting, known = [*ways], set(ways)
+    while waiting:
+        routes, subject = waiting.pop()
+        if not routes.walked(subject, go_on):
+            return False
+        for sub in routes.handlers_of(subject):
+            further = [way for way in sub.onward(subject) if way not in known]
+            if further and len(known) < MAX_WAYS:
+                known.update(further)
+                waiting += further
+    return True
 
 
 def _match(pattern: list[bytes], subject: list[bytes]) -> bool:

@@ -43,7 +43,7 @@ from natsctl.broker.refusals import (
     refuse_reply,
     refuse_subscription,
 )
-from natsctl.broker.routes import DOT
+from natsctl.broker.routes import DOT, walk_ways
 from natsctl.broker.subscription import Subscription, delivery_filter_of
 from natsctl.broker.timers import Timers
 from natsctl.wire.client import PONG_LINE
@@ -142,8 +142,6 @@ def withdraw_subscription(session: Session, subject: bytes, queue: bytes, sid: b
     session.broker.log_info(f"Removed sub {quoted(subject)}{group} (sid {quoted(sid)}) for {claim} - not authorized")
 
 
-MAX_WAYS: Final = 1024
-"""Routes that one message is followed to: services may lead to each other in a circle."""
 SPENT: Final = Parser()
 """The parser of every session that has ended: it is never fed."""
 RESERVED_REPLIES: Final = (b"_R_.", b"$JS.ACK.", b"_GR_.", b"$GR.")
@@ -465,6 +463,8 @@ class Session:
             _, subject, reply, header, payload = op
             to = subject if mappings is None else mappings.apply(subject)
             if wide and not self._is_routed(to, reply, until):
+                if mappings is not None:
+                    mappings.put_back(subject, to)
                 defer(self, iter([op, *rest]))
                 break
             if (
@@ -542,21 +542,8 @@ class Session:
         """
         own, clock = self.account.routes, self.broker.clock
 
-        def go_on() -> bool:
-            return clock.monotonic_ns() <= until_ns
-
-        waiting = [(own, reply), (own, to)] if reply else [(own, to)]
-        known = set(waiting)
-        while waiting:
-            routes, subject = waiting.pop()
-            if not routes.walked(subject, go_on):
-                return False
-            for sub in routes.handlers_of(subject):
-                further = [way for way in sub.onward(subject) if way not in known]
-                if further and len(known) < MAX_WAYS:
-                    known.update(further)
-                    waiting += further
-        return True
+        ways = [(own, reply), (own, to)] if reply else [(own, to)]
+        return walk_ways(ways, lambda: clock.monotonic_ns() <= until_ns)
 
     def _fail(self, fault: ProtocolViolationError) -> None:
         self.unread += fault.unread

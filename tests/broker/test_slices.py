@@ -9,6 +9,7 @@ from itertools import product
 from typing import Final
 
 import pytest
+from msgspec.structs import replace
 
 from natsctl.api.subject_index import SubjectIndex
 from natsctl.broker.auth.credentials import Grant
@@ -28,14 +29,18 @@ from natsctl.broker.deferred_work import (
 )
 from natsctl.broker.imports.account_config import (
     AccountConfig,
+    Destination,
     ServiceExport,
     ServiceImport,
     StreamExport,
     StreamImport,
+    SubjectMap,
 )
 from natsctl.broker.imports.account_imports import PROXIES_STEP, REPLIES_STEP
 from natsctl.broker.leaf.handshake import LeafOptions
 from natsctl.broker.leaf.leaf_nodes import LeafLinks
+from natsctl.broker.leaf.link import LeafLink
+from natsctl.broker.postponed import AT_ONCE_COST, STEP_COST
 from natsctl.broker.publishing import one_by_one
 from natsctl.broker.refusals import CloseReason
 from natsctl.broker.session import Session, place
@@ -510,6 +515,25 @@ def steps_of_walks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return walks
 
 
+def steps_of_walking(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return a list to which each step of a walk adds 1."""
+    steps: list[int] = []
+    plain = SubjectIndex.walking
+
+    def counted(index: SubjectIndex[object], tokens: list[bytes]) -> Iterator[int]:
+        walk = plain(index, tokens)
+        while True:
+            try:
+                step = next(walk)
+            except StopIteration as end:
+                return end.value
+            steps.append(1)
+            yield step
+
+    monkeypatch.setattr(SubjectIndex, "walking", counted)
+    return steps
+
+
 def test_routes_of_requests_to_other_accounts_are_walked_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     harness = broker(options=BrokerOptions(auth=StaticAuthenticator(users=(User("e", "", "E"), User("i", "", "I")))))
     exports = AccountConfig("E", exports=(ServiceExport("s.>"),))
@@ -639,3 +663,111 @@ def test_long_subscriptions_of_who_leaves_are_removed_in_slices() -> None:
     session.closed()
     removed = removed_in_turns(harness)
     assert sum(removed) == 200 and max(removed) <= SUBS_STEP * LONG_SUBJECT_BYTES // 800 + 1
+
+
+def test_interest_in_a_reply_that_many_patterns_meet_is_found_in_later_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    harness = broker(step_ns=1)
+    session = client(harness)
+    long = long_patterns(session, harness, b"s")
+    session.receive(b"SUB %bheard 1\r\n" % long)
+    account, walks, steps = harness.account("$G"), steps_of_walks(monkeypatch), steps_of_walking(monkeypatch)
+    replies = [long + name for name in (b"heard", b"b", b"c", b"d", b"e")]
+    for _ in range(100):
+        assert all(account.has_interest(reply) for reply in replies)
+        assert account.unwritten_bytes(long + b"f") == 0
+    assert sum(steps) <= AT_ONCE_COST // STEP_COST + 1
+    while harness.long_work:
+        harness.do_long_work(0)
+    assert [account.has_interest(reply) for reply in replies] == [True, False, False, False, False] and walks == []
+
+
+def test_answers_to_requests_without_responders_are_walked_to_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    harness = broker()
+    session = client(harness, HELLO.replace(b'"pedantic":true', b'"pedantic":false'))
+    long = long_patterns(session, harness, b"s")
+    session.receive(b"SUB s.> 1\r\nPUB nobody 0\r\n\r\n")
+    walks = steps_of_walks(monkeypatch)
+    session.receive(b"".join(b"PUB nobody %b%d 0\r\n\r\n" % (long, number) for number in range(20)))
+    finish(harness)
+    assert heard(session).count(b"NATS/1.0 503\r\nNats-Subject: nobody") == 20 and walks == []
+
+
+def test_a_message_that_waits_for_its_route_keeps_the_destination_that_was_drawn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    users = StaticAuthenticator(users=(User("e", "", "E"), User("i", "", "I")))
+    harness = broker(options=BrokerOptions(auth=users))
+    exporter = AccountConfig("E", exports=(ServiceExport("s.>"),))
+    maps = tuple(SubjectMap(source, (Destination("s.{{random(1000000)}}.>"),)) for source in ("q.>", "s.>"))
+    importer = AccountConfig("I", imports=(ServiceImport("E", "s.>"),), mappings=maps[:1])
+    harness.configure([replace(exporter, mappings=maps[1:]), importer])
+    service, requester = (client(harness, HELLO[:-3] + b',"user":"%b"}\r\n' % name) for name in (b"e", b"i"))
+    rest = [b"a"] * 400
+    for session in (service, requester):
+        patterns = [b".".join([b"s.*.*", *rest[:place], b"*", *rest[place + 1 :]]) for place in range(100)]
+        session.receive(b"".join(b"SUB %b p%d\r\n" % (pattern, place) for place, pattern in enumerate(patterns)))
+        finish(harness)
+    service.receive(b"SUB s.> 1\r\n")
+    heard(service)
+    assert isinstance(harness.clock, SlowClock)
+    harness.clock.step_ns, walks = SLICE_NS, steps_of_walks(monkeypatch)
+    requester.receive(b"PUB q.%b 0\r\n\r\n" % b".".join([*rest, b"x"]))
+    assert list(harness.unfinished) == [requester] and heard(service) == b""
+    assert finish(harness) > 10
+    assert heard(service).count(b"MSG ") == 1 and walks == []
+
+
+def linked(harness: Broker, name: bytes, hello: bytes = b"") -> LeafLink:
+    link = LeafLinks(harness, LeafOptions(host="h", port=1), Lines()).accept("h", 1)
+    link.receive(
+        b'CONNECT {"name":"%b","server_id":"N","headers":true,"version":"2.15.2","protocol":1}\r\n%b' % (name, hello)
+    )
+    return link
+
+
+def test_messages_of_the_server_to_other_servers_wait_for_long_walks(monkeypatch: pytest.MonkeyPatch) -> None:
+    harness = broker(step_ns=1)
+    link = linked(harness, b"x")
+    rest = [b"a"] * 400
+    patterns = [b".".join([b"s", *rest[:wild], b"*", *rest[wild + 1 :]]) for wild in range(100)]
+    link.receive(b"".join(b"LS+ %b\r\n" % pattern for pattern in patterns) + b"LS+ s.>\r\n")
+    finish(harness)
+    heard(link)
+    walks = steps_of_walks(monkeypatch)
+    subjects = [b".".join([b"s", *rest, b"%d" % number]) for number in range(10)]
+    for subject in subjects:
+        harness.account("$G").publish(subject, b"", b"", b"x")
+    while harness.long_work:
+        harness.do_long_work(0)
+    assert re.findall(rb"LMSG (\S+) ", heard(link)) == subjects and walks == []
+
+
+def test_interest_is_announced_to_a_new_server_in_slices_while_it_changes() -> None:
+    harness, rng = broker(), random.Random(5)
+    session = crowd(harness, 2 * MANY_SUBS)
+    links = [linked(harness, name) for name in (b"first", b"second")]
+    known: dict[LeafLink, dict[bytes, bytes]] = {link: {} for link in links}
+    assert isinstance(harness.clock, SlowClock)
+    harness.clock.step_ns, lines, sids = 1, [], list(session.subs)
+    while harness.long_work:
+        harness.do_long_work(0)
+        links[0].receive(b"LS+ far f %d\r\n" % rng.randint(1, 9))
+        session.receive(
+            b"UNSUB %b\r\nSUB new.%d n%d\r\n" % (sids.pop(rng.randrange(len(sids))), len(lines), len(lines))
+        )
+        for link in links:
+            changes = re.findall(rb"LS([+-]) (.+?)(?: (\d+))?\r\n", heard(link))
+            lines.append(len(changes))
+            for sign, key, weight in changes:
+                if sign == b"+":
+                    known[link][key] = weight
+                else:
+                    del known[link][key]
+    assert max(lines) <= SUBS_STEP + 3
+    subjects = {sub.subject + (b" " + sub.queue if sub.queue else b"") for sub in session.subs.values()}
+    assert all(subjects == {key for key in known[link] if not key.startswith((b"$", b"far"))} for link in links)
+    before = harness.subscriptions
+    links[0].receive(b"".join(b"LS+ r.%d\r\n" % number for number in range(2 * MANY_SUBS)))
+    links[0].closed()
+    assert harness.subscriptions == before + 2 * MANY_SUBS
+    assert max(removed_in_turns(harness)) == SUBS_STEP

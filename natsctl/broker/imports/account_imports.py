@@ -367,7 +367,7 @@ class AwaitedReplies:
         """Check that the replies of an ended subscription still have a subscriber."""
         replies = (pattern,) if is_literal(pattern) else tuple(self._by_reply)
         for place, reply in enumerate(replies, 1):
-            if reply in self._by_reply and matches(pattern, reply) and not self._account.may_have_interest(reply):
+            if reply in self._by_reply and matches(pattern, reply) and not self._account.has_interest(reply):
                 for waiting, responses in tuple(self._by_reply[reply].items()):
                     responses.unheard(waiting)
             if not place % REPLIES_STEP:

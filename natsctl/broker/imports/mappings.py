@@ -156,6 +156,8 @@ FEW_MAPPINGS: Final = 8
 """Mappings that are tried one after another."""
 MAPPING_COST: Final = 8
 """Cost of each destination of a mapping that is compiled."""
+MAX_DRAWN: Final = 1024
+"""Messages whose destination is kept while they wait; others get a new one."""
 
 
 Mapping: TypeAlias = "SubjectMapping | PatternMapping | WeightedDestination"
@@ -186,10 +188,6 @@ class WeightedDestination:
             if drawn < limit:
                 return mapping.apply(subject)
         return b""
-
-    def destinations(self, subject: bytes) -> list[bytes]:
-        """Return all destinations of a message that the source matches."""
-        return [to for _, mapping in self._shares if (to := mapping.apply(subject))]
 
 
 def compile_mapping(config: SubjectMap, rng: Rng) -> Mapping:
@@ -227,7 +225,7 @@ def _one_mapping(src: str, dest: str, rng: Rng) -> Mapping:
 
 
 class Mappings:
-    __slots__ = ("_configured", "_index", "_mappings", "_served")
+    __slots__ = ("_configured", "_drawn", "_index", "_mappings", "_served")
 
     def __init__(self) -> None:
         self._configured: list[Mapping] = []
@@ -235,6 +233,8 @@ class Mappings:
         self._mappings: list[Mapping] = []
         self._index: SubjectIndex[int] | None = None
         """The positions of the mappings by source, if there are more than a few."""
+        self._drawn: dict[bytes, bytes] = {}
+        """Destinations of the next message by its subject."""
 
     def add(self, mapping: Mapping) -> None:
         """Add a mapping of the server itself (tried last), or replace the one with the same source."""
@@ -282,18 +282,19 @@ class Mappings:
 
     def apply(self, subject: bytes) -> bytes:
         """Return the destination of a message on `subject`."""
+        if self._drawn and (drawn := self._drawn.pop(subject, None)) is not None:
+            return drawn
         for mapping in self._candidates(subject):
             mapped = mapping.apply(subject)
             if mapped is not None:
                 return mapped
         return subject
 
-    def destinations(self, subject: bytes) -> list[bytes]:
-        """Return the subjects that `apply` may return."""
-        for mapping in self._candidates(subject):
-            if (mapped := mapping.apply(subject)) is not None:
-                return mapping.destinations(subject) if isinstance(mapping, WeightedDestination) else [mapped]
-        return [subject]
+    def put_back(self, subject: bytes, destination: bytes) -> None:
+        """Have the next message on `subject` go to `destination`: it may be a random one, and the message waits."""
+        if len(self._drawn) >= MAX_DRAWN:
+            del self._drawn[next(iter(self._drawn))]
+        self._drawn[subject] = destination
 
     def moves(self, subject: bytes) -> bool:
         """Return whether a message on `subject` goes anywhere else, or may."""

@@ -79,7 +79,7 @@ class ServiceProxy(RoutedSubscription):
             return ()
         exporter = self._exporter.account
         self._exporter.take_responses()
-        return [(exporter.routes, subject) for subject in exporter.destinations(self._destination(to))]
+        return [(exporter.routes, exporter.mapped_next(self._destination(to)))]
 
     def receive(
         self, to: bytes, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None
@@ -202,7 +202,7 @@ class ResponseRecipient(RoutedSubscription):
         if waiting is None:
             return ()
         requester = waiting.requester.account
-        return [(requester.routes, subject) for subject in requester.destinations(waiting.reply)]
+        return [(requester.routes, requester.mapped_next(waiting.reply))]
 
     def receive(
         self, to: bytes, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None

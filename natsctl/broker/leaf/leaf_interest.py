@@ -10,21 +10,23 @@ another connection; its carrier (`helper`) has nothing to carry unless it was ch
 Theory of operation of local interest. Subscriptions of the account are counted by subject and queue group; the other
 side learns of the first and of the end of the last one, and of every change in a group's number, its weight. A spoke
 reports the interest here and at the leaf nodes that it is a hub to, a hub reports everything except interest from the
-same connection. One subject that nothing else can have, `$LDS.…`, goes along: when it comes back, the connections are a
-loop.
+same connection. Existing subscriptions are counted in steps, while others come and go. One subject that nothing else
+can have, `$LDS.…`, goes along: when it comes back, the connections are a loop.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
+from natsctl.api.subject_index import Steps
+from natsctl.broker.deferred_work import SUBS_STEP
 from natsctl.broker.routes import Routes
 from natsctl.broker.subscription import RoutedSubscription, Subscription
 from natsctl.wire.leaf import encode_leaf_sub, encode_leaf_unsub
 
 if TYPE_CHECKING:
-    from natsctl.broker.account import Account
     from natsctl.broker.leaf.link import LeafLink
     from natsctl.broker.message_trace import MessageTrace
     from natsctl.broker.session import Session
@@ -132,8 +134,11 @@ class RemoteInterest:
         """Add interest; of a group that is known, its new weight."""
         known = self._subs.get((subject, queue))
         if known is not None:
-            if known[1] is not None and known[1].weight != weight:
-                self._weigh(known[1], weight)
+            if (member := known[1]) is not None and member.weight != weight:
+                change = weight - member.weight
+                member.weight = weight
+                for listener in self._link.account.listeners:
+                    listener.weighed(member, change)
             return
         link = self._link
         carrier = Carrier(link, subject, helper=bool(queue))
@@ -144,32 +149,21 @@ class RemoteInterest:
         if member is not None:
             link.account.insert(member)
 
-    def _weigh(self, member: Member, weight: int) -> None:
-        """Announce the difference to other connections without a moment in which the group is missing."""
-        gone = Member(self._link, member.subject, member.queue, member.weight)
-        member.weight = weight
-        for listener in self._link.account.listeners:
-            listener.subscribed(member)
-            listener.unsubscribed(gone)
-
     def remove(self, subject: bytes, queue: bytes) -> None:
         known = self._subs.pop((subject, queue), None)
-        if known is not None:
-            self._drop(known)
+        if known is None:
+            return
+        carrier, member = known
+        self.routes.remove(carrier)
+        self._link.account.unsubscribe(carrier)
+        if member is not None:
+            self._link.account.unsubscribe(member)
 
     def clear(self) -> None:
         """Forget all interest: the connection has ended."""
-        subs, self._subs = self._subs, {}
-        for known in subs.values():
-            self._drop(known)
-
-    def _drop(self, known: tuple[Carrier, Member | None]) -> None:
-        carrier, member = known
-        self.routes.remove(carrier)
-        account: Account = self._link.account
-        account.unsubscribe(carrier)
-        if member is not None:
-            account.unsubscribe(member)
+        ended = [sub for known in self._subs.values() for sub in known if sub is not None]
+        self._subs, self.routes = {}, Routes()
+        self._link.account.end_subscriptions({b"%d" % number: sub for number, sub in enumerate(ended)})
 
     def choose(self, to: bytes, queue: bytes) -> None:
         """Add a queue group to the message to `to` that is being delivered."""
@@ -215,26 +209,39 @@ OWN_BUSINESS: Final = (b"$SYS.REQ.USER.INFO", b"$JS.NEXT.", b"$JS.STREAM.", b"$J
 class LocalInterest:
     """InterestListener that announces to one connection."""
 
-    __slots__ = ("_counts", "_link")
+    __slots__ = ("_counted", "_counts", "_ended", "_link", "_unannounced")
 
     def __init__(self, link: LeafLink) -> None:
         self._link = link
         self._counts: dict[tuple[bytes, bytes], int] = {}
+        self._unannounced: dict[tuple[bytes, bytes], None] = {}
+        """Interest that the other side does not know of yet."""
+        self._counted: set[Subscription] | None = None
+        """Subscriptions that have been counted, while not all have been."""
+        self._ended: set[Subscription] = set()
+        """Subscriptions that ended meanwhile before they were counted."""
 
-    def start(self, subs: Iterable[Subscription], subjects: Iterable[bytes]) -> None:
-        """Announce all existing interest and `subjects`."""
-        counts = self._counts
-        for sub in subs:
-            if self._link.is_spoke and isinstance(sub, (Carrier, Member)) and sub.link.is_spoke:
-                continue  # includes the loop detection subject: if there is a loop, it comes later
-            if self._concerns(sub) and self._link.rules.may_ask(sub.subject):
-                key = (sub.subject, sub.queue)
-                counts[key] = counts.get(key, 0) + _weight(sub)
+    def start(self, subs: Iterable[Subscription], subjects: Iterable[bytes]) -> Steps[None]:
+        """Announce all existing interest and `subjects`; other methods may be called between two steps."""
+        self._counted = set()
         for subject in subjects:
-            if self._link.rules.may_ask(subject):
-                counts[subject, b""] = counts.get((subject, b""), 0) + 1
-        for (subject, queue), count in counts.items():
-            self._link.write(encode_leaf_sub(subject, queue, count))
+            self.offered(subject)
+        for number, sub in enumerate((sub.behind() for sub in subs), 1):
+            if sub not in self._ended and sub not in self._counted:
+                if self._link.is_spoke and isinstance(sub, (Carrier, Member)) and sub.link.is_spoke:
+                    self._counted.add(sub)  # includes the loop detection subject: if there is a loop, it comes later
+                else:
+                    self.subscribed(sub)
+            if not number % SUBS_STEP:
+                yield SUBS_STEP
+                if self._link.close_reason is not None:
+                    return
+        self._counted, self._ended = None, set()
+        while self._unannounced and self._link.close_reason is None:
+            for key in [*islice(self._unannounced, SUBS_STEP)]:
+                del self._unannounced[key]
+                self._link.write(encode_leaf_sub(*key, self._counts[key]))
+            yield SUBS_STEP
 
     def offered(self, subject: bytes) -> None:
         """Handle interest covered by a wider handler."""
@@ -248,11 +255,12 @@ class LocalInterest:
 
     def reoffered(self, before: Sequence[bytes], now: Sequence[bytes]) -> None:
         """Handle several changes, ends and new interest mixed."""
+        old, new = set(before), set(now)
         for subject in now:
-            if subject not in before:
+            if subject not in old:
                 self.offered(subject)
         for subject in before:
-            if subject not in now:
+            if subject not in new:
                 self.withdrawn(subject)
 
     def announced(self) -> list[tuple[bytes, bytes]]:
@@ -261,31 +269,54 @@ class LocalInterest:
 
     def subscribed(self, sub: Subscription) -> None:
         """Handle one more subscription."""
+        if self._counted is not None:
+            self._counted.add(sub)
+            self._ended.discard(sub)
         if self._concerns(sub) and self._link.rules.may_ask(sub.subject):
             self._change((sub.subject, sub.queue), _weight(sub))
 
     def unsubscribed(self, sub: Subscription) -> None:
         """Handle the end of a subscription."""
+        if self._counted is not None:
+            if sub not in self._counted:
+                self._ended.add(sub)
+                return
+            self._counted.discard(sub)
         if self._concerns(sub) and (sub.subject, sub.queue) in self._counts:
             self._change((sub.subject, sub.queue), -_weight(sub))
 
-    def withhold(self) -> None:
+    def weighed(self, member: Member, change: int) -> None:
+        """Handle a change in the weight of a queue group's members."""
+        key = (member.subject, member.queue)
+        if self._concerns(member) and key in self._counts and (self._counted is None or member in self._counted):
+            self._change(key, change)
+
+    def withhold(self) -> Steps[None]:
         """Withdraw the interest that changed rules no longer allow."""
-        for subject, queue in [key for key in self._counts if not self._link.rules.may_ask(key[0])]:
-            del self._counts[subject, queue]
-            self._link.write(encode_leaf_unsub(subject, queue))
+        for number, key in enumerate([*self._counts], 1):
+            if key in self._counts and not self._link.rules.may_ask(key[0]):
+                self._forget(key)
+            if not number % SUBS_STEP:
+                yield SUBS_STEP
 
     def _change(self, key: tuple[bytes, bytes], by: int) -> None:
         before = self._counts.get(key, 0)
         now = before + by
-        subject, queue = key
         if now > 0:
             self._counts[key] = now
-            if queue or before <= 0:
-                self._link.write(encode_leaf_sub(subject, queue, now))
+            if self._counted is not None and not before:
+                self._unannounced[key] = None
+            elif key not in self._unannounced and (key[1] or before <= 0):
+                self._link.write(encode_leaf_sub(*key, now))
         elif before > 0:
-            del self._counts[key]
-            self._link.write(encode_leaf_unsub(subject, queue))
+            self._forget(key)
+
+    def _forget(self, key: tuple[bytes, bytes]) -> None:
+        del self._counts[key]
+        if key in self._unannounced:
+            del self._unannounced[key]
+        else:
+            self._link.write(encode_leaf_unsub(*key))
 
     def _concerns(self, sub: Subscription) -> bool:
         """Return whether a subscription is announced to the other side."""

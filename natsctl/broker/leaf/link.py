@@ -21,7 +21,7 @@ from natsctl.api.subject_index import STEP, PatternSet, Steps, finish
 from natsctl.api.subjects import has_valid_tokens, has_wildcard
 from natsctl.api.units import SECOND
 from natsctl.broker.auth.login import Login
-from natsctl.broker.deferred_work import defer, receive_pieces, slice_end_ns
+from natsctl.broker.deferred_work import MANY_SUBS, defer, receive_pieces, slice_end_ns
 from natsctl.broker.imports.account_config import GLOBAL_ACCOUNT
 from natsctl.broker.leaf.leaf_interest import LocalInterest, RemoteInterest
 from natsctl.broker.message_trace import begin_trace
@@ -341,8 +341,13 @@ class LeafLink(Session):
         self.was_registered = True
         beside = [subject for source in account.sources for subject in source.subjects()]
         beside += [*account.mapping_sources(), self._leafs.loop_subject(account)]
-        self.local_interest.start(account.routes.subs, beside)
         account.listeners.append(self.local_interest)
+        announcing = self.local_interest.start(account.routes.subs, beside)
+        if account.subscriptions > MANY_SUBS:
+            self.broker.long_work.append(announcing)
+            self.broker.jobs.wake()
+        else:
+            finish(announcing)
 
     def _take_interest(self, subject: bytes, queue: bytes, weight: int) -> None:
         if subject == self._leafs.loop_subject(self.account):
@@ -480,7 +485,7 @@ class LeafLink(Session):
             return
         for op in rest:
             if op[0] == LEAF_MSG and self._registered:
-                if wide and not self._is_routed(self.account.mapped(op[1]), op[2], until):
+                if wide and not self._is_routed(self.account.mapped_next(op[1]), op[2], until):
                     defer(self, iter([op, *rest]))
                     return
                 self._take_message(op)

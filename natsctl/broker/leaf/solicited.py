@@ -189,7 +189,7 @@ class SolicitedLink(LeafLink):
         if self._registered:
             rules.send.forbid(self._apart[0])
             rules.ask.forbid(self._apart[1])
-            self.local_interest.withhold()
+            yield from self.local_interest.withhold()
 
     def _finish(self) -> None:
         leafs = self._leafs

@@ -461,7 +461,11 @@ class Consumer:
 
     def in_use(self) -> bool:
         """Return whether the deliver subject has a subscriber; it must not change then."""
-        return self.account.has_interest(self.config.deliver_subject.encode())
+        return self.account.has_interest(self.deliver_subject)
+
+    @property
+    def deliver_subject(self) -> bytes:
+        return self.config.deliver_subject.encode()
 
     def info(self) -> ConsumerInfo:
         state, clock = self.state, self.engine.clock

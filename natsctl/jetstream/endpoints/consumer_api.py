@@ -27,6 +27,7 @@ from natsctl.api.requests import (
     PagedRequest,
 )
 from natsctl.api.stream import RetentionPolicy
+from natsctl.api.subject_index import WALK_STEP
 from natsctl.api.subjects import MAX_NAME_BYTES, is_too_long
 from natsctl.api.times import ZERO_TIME, format_time, is_zero, parse_time
 from natsctl.jetstream import api_level
@@ -121,6 +122,8 @@ def _serving(js: JetStreamAccount, request: ApiRequest, wanted: ConsumerCreateRe
     claim = yield from interest.claiming(config)
     try:
         yield from preparing(stream.store, config, claim.filters)
+        while existing is not None and not stream.account.routes.walked(existing.deliver_subject, lambda: False):
+            yield WALK_STEP
         name = config.durable_name or config.name
         existing = stream.consumers.get(name) if name else None
         if existing is not None:

@@ -80,7 +80,7 @@ class Republish:
     def stored(self, seq: int, previous_seq: int, subject: bytes, header: bytes, payload: bytes) -> None:
         """Keep a message that was stored just now; `previous_seq` is the one before it on its subject, 0: none."""
         to = self._mapping.apply(subject) if self._mapping is not None else None
-        if to is None or not self._stream.account.may_have_interest(to):
+        if to is None or not self._stream.account.has_interest(to):
             return
         if not (is_valid_subject(to) and is_literal(to)):
             return  # as in nats-server, a message for an invalid subject is dropped
