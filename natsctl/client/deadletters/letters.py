@@ -1,0 +1,275 @@
+"""Dead letters: the advisories of capture streams, grouped by stream, consumer and sequence.
+
+Nothing here changes anything on the server, and no consumer is created if the capture stream allows direct gets.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from natsctl.api import acks
+from natsctl.api.advisories import MaxDeliver, Terminated
+from natsctl.api.subjects import matches
+from natsctl.api.times import parse_time
+from natsctl.client.deadletters.capture import (
+    COPIES,
+    EVERY_STREAM,
+    MAX_DELIVERIES,
+    MSG_TERMINATED,
+    PREFIX,
+    CaptureStream,
+    required_captures,
+)
+from natsctl.client.deadletters.origin import FailedMessage, Failure, message_of_copy
+from natsctl.client.requests import side_by_side
+
+if TYPE_CHECKING:
+    from natsctl.client.manager import Manager
+    from natsctl.client.message import Message
+    from natsctl.client.messaging.messages import StoredResult
+
+AT_ONCE: Final = 64
+"""Messages that are looked up, copied or replayed at a time."""
+_REASONS: Final = {MAX_DELIVERIES: "max deliveries", MSG_TERMINATED: "terminated"}
+
+
+class DeadLetterAdvisory(msgspec.Struct):
+    """One advisory: `entry` is its sequence in the capture stream."""
+
+    time: str
+    reason: str
+    deliveries: int
+    entry: int
+
+
+class DeadLetter(msgspec.Struct):
+    """A message that a consumer gave up (`max deliveries`) or terminated, with its advisories, oldest first.
+
+    `time`, `reason` and `deliveries` are those of the last advisory. `subject`, `exists` and `copied` are known after
+    `describe`: "" and None before it.
+    """
+
+    time: str
+    stream: str
+    consumer: str
+    seq: int
+    deliveries: int
+    reason: str
+    capture: str
+    advisories: list[DeadLetterAdvisory]
+    subject: str = ""
+    exists: bool | None = None
+    copied: bool | None = None
+
+    @property
+    def failure(self) -> Failure:
+        """Return the last advisory in the form that headers have."""
+        return Failure(self.consumer, self.reason, self.deliveries)
+
+    def add(self, advisory: DeadLetterAdvisory) -> None:
+        """Add a later advisory about the same message."""
+        self.advisories.append(advisory)
+        self.time, self.reason, self.deliveries = advisory.time, advisory.reason, advisory.deliveries
+
+    def copy_subjects(self) -> list[str]:
+        """Return the subjects of its copies, the newest first."""
+        place = f"{COPIES}.{self.stream}.{self.consumer}.{self.seq}"
+        return [f"{place}.{advisory.entry}" for advisory in reversed(self.advisories)]
+
+
+@dataclass(frozen=True)
+class LetterFilter:
+    """Which dead letters are meant: those that pass every test; empty tests pass all."""
+
+    stream: str = ""
+    consumers: Sequence[str] = ()
+    sequences: Sequence[int] = ()
+    since_ns: int = 0
+    until_ns: int = 0
+    subject: str = ""
+    """Subject or pattern of the messages."""
+    reason: str = ""
+    """Part of the reason, in any case."""
+
+    @property
+    def patterns(self) -> list[str]:
+        """Return the subjects of the advisories."""
+        stream = self.stream or EVERY_STREAM
+        return [f"{PREFIX}.*.{stream}.{name}" for name in self.consumers] or [f"{PREFIX}.*.{stream}.>"]
+
+    def passes(self, letter: DeadLetter) -> bool:
+        """Test everything but the subject, which only `describe` knows."""
+        return (
+            (not self.stream or letter.stream == self.stream)
+            and (not self.consumers or letter.consumer in self.consumers)
+            and (not self.sequences or letter.seq in self.sequences)
+            and self.reason.lower() in letter.reason.lower()
+            and (not self.until_ns or parse_time(letter.time) < self.until_ns)
+            and (not self.since_ns or parse_time(letter.time) >= self.since_ns)
+        )
+
+    def passes_subject(self, letter: DeadLetter) -> bool:
+        """Test the subject of a described dead letter."""
+        return not self.subject or (bool(letter.subject) and matches(self.subject, letter.subject))
+
+
+_decoder: msgspec.json.Decoder[MaxDeliver | Terminated] = msgspec.json.Decoder(MaxDeliver | Terminated)
+
+
+def parse_advisory(capture: str, subject: str, entry: int, body: bytes) -> DeadLetter | None:
+    """Return the dead letter that a stored advisory reports, None for other messages and broken ones.
+
+    Stream and consumer come from the subject, so that they are valid tokens whatever the body says.
+    """
+    tokens = subject.split(".")
+    if len(tokens) != 7 or not subject.startswith(PREFIX) or tokens[4] not in _REASONS:
+        return None
+    try:
+        event = _decoder.decode(body)
+        parse_time(event.timestamp)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return None
+    reason = _REASONS[tokens[4]]
+    if isinstance(event, Terminated) and event.reason:
+        reason = f"{reason}: {event.reason}"
+    advisory = DeadLetterAdvisory(event.timestamp, reason, event.deliveries, entry)
+    place = (event.timestamp, tokens[5], tokens[6], event.stream_seq, event.deliveries, reason)
+    return DeadLetter(*place, capture, [advisory])
+
+
+def entry_of(message: Message) -> int:
+    """Return the sequence of a message that a feed has read."""
+    if text := message.headers.get("Nats-Sequence", ""):
+        return int(text) if text.isdigit() else 0
+    place = acks.parse(message.reply.encode())
+    return place.stream_seq if place is not None else 0
+
+
+async def _stored(manager: Manager, capture: CaptureStream, wanted: LetterFilter) -> AsyncIterator[DeadLetter]:
+    from natsctl.client.messaging.feed import Start, feed_of_stream
+
+    start = Start("by_start_time", max(0, time.time_ns() - wanted.since_ns)) if wanted.since_ns else Start()
+    direct = bool(capture.info.config.allow_direct)
+    patterns = wanted.patterns
+    async with await feed_of_stream(manager, capture.name, patterns, start, direct=direct, to_end=True) as feed:
+        while not feed.ended:
+            message = feed.now() or await feed.next()
+            if message is not None and (letter := parsed(capture, message)) is not None:
+                yield letter
+
+
+def parsed(capture: CaptureStream, message: Message) -> DeadLetter | None:
+    """Return the dead letter of a message that a feed has read from a capture stream."""
+    subject = message.headers.get("Nats-Subject", "") or message.subject
+    return parse_advisory(capture.name, subject, entry_of(message), message.body)
+
+
+async def read_letters(manager: Manager, wanted: LetterFilter = LetterFilter()) -> list[DeadLetter]:
+    """Return the dead letters that pass a filter, the oldest first; described only if the filter has a subject.
+
+    Raises NoDeadLettersError if no stream keeps them, ApiResponseError if the stream does not exist.
+    """
+    captures = await required_captures(manager, wanted.stream)
+    letters: dict[tuple[str, str, int], DeadLetter] = {}
+    for capture in captures:
+        async for letter in _stored(manager, capture, wanted):
+            place = (letter.stream, letter.consumer, letter.seq)
+            if (known := letters.get(place)) is None or known.capture != capture.name:
+                letters[place] = letter
+            else:
+                known.add(letter.advisories[0])
+    passing = sorted(filter(wanted.passes, letters.values()), key=lambda letter: parse_time(letter.time))
+    if wanted.subject:
+        await describe(manager, passing, captures)
+        passing = [letter for letter in passing if wanted.passes_subject(letter)]
+    return passing
+
+
+class LetterSource:
+    """The messages of dead letters, from their streams or from copies."""
+
+    def __init__(self, manager: Manager, captures: Iterable[CaptureStream]) -> None:
+        self._manager = manager
+        self._copies = {capture.name for capture in captures if capture.copies}
+        self._direct: dict[str, bool | None] = {}
+        """Whether each stream allows direct gets; None: the stream does not exist."""
+
+    async def stored(self, letter: DeadLetter) -> FailedMessage | None:
+        """Return the message in its stream; None if it does not exist, or is a newer one of a stream made again."""
+        from natsctl.client.messaging.messages import at
+
+        direct = await self.allows_direct(letter.stream)
+        message = await at(self._manager, letter.stream, letter.seq, direct=direct) if direct is not None else None
+        if message is None or parse_time(message.time) > parse_time(letter.time):
+            return None
+        return _failed(letter.stream, message)
+
+    async def copy(self, letter: DeadLetter) -> FailedMessage | None:
+        """Return the message from its copy, if there is one."""
+        from natsctl.client.messaging.messages import last_on
+
+        for subject in letter.copy_subjects() if letter.capture in self._copies else ():
+            if (copy := await last_on(self._manager, letter.capture, subject, direct=True)) is not None:
+                try:
+                    return message_of_copy(copy.headers.pairs, copy.body)
+                except ValueError:
+                    continue
+        return None
+
+    async def allows_direct(self, stream: str) -> bool | None:
+        """Return whether a stream allows direct gets; None if it does not exist."""
+        if stream not in self._direct:
+            answer = await self._manager.find_stream(stream)
+            self._direct[stream] = bool(answer.value.config.allow_direct) if answer is not None else None
+        return self._direct[stream]
+
+
+def _failed(stream: str, message: StoredResult) -> FailedMessage:
+    return FailedMessage(
+        stream, message.seq, message.subject, parse_time(message.time), message.body, message.headers.pairs
+    )
+
+
+async def describe(manager: Manager, letters: Sequence[DeadLetter], captures: Sequence[CaptureStream]) -> None:
+    """Fill in the subject of each dead letter, whether its message still exists, and whether there is a copy."""
+    source = LetterSource(manager, captures)
+
+    async def look(letter: DeadLetter) -> None:
+        message, copy = await source.stored(letter), await source.copy(letter)
+        letter.exists, letter.copied = message is not None, copy is not None
+        if known := message or copy:
+            letter.subject = known.subject
+
+    for stream in {letter.stream for letter in letters}:
+        await source.allows_direct(stream)
+    await side_by_side(look, letters, AT_ONCE)
+
+
+class DeadLetterCount(msgspec.Struct):
+    """Dead letters of a stream, consumer and reason; `oldest` and `newest` are times of their last advisories."""
+
+    stream: str
+    consumer: str
+    reason: str
+    messages: int
+    oldest: str
+    newest: str
+
+
+def count_letters(letters: Iterable[DeadLetter]) -> list[DeadLetterCount]:
+    """Return dead letters counted by stream, consumer and reason, most messages first."""
+    counts: dict[tuple[str, str, str], DeadLetterCount] = {}
+    for letter in letters:
+        place = (letter.stream, letter.consumer, letter.reason)
+        if (known := counts.get(place)) is None:
+            counts[place] = DeadLetterCount(*place, 1, letter.time, letter.time)
+        else:
+            known.messages += 1
+            known.oldest = min(known.oldest, letter.time, key=parse_time)
+            known.newest = max(known.newest, letter.time, key=parse_time)
+    return sorted(counts.values(), key=lambda count: (-count.messages, count.stream, count.consumer, count.reason))
