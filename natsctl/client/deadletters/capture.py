@@ -2,7 +2,7 @@
 
 A capture stream is an ordinary stream with the subjects of two kinds of advisories, of one stream
 (`DEADLETTERS_ORDERS`) or of every stream of the account (`DEADLETTERS`). With copies it also stores the messages
-themselves, which `copying` publishes on `$DLQ.STREAM.CONSUMER.SEQUENCE.ENTRY`; ENTRY is the sequence of the advisory
+themselves: `copying` publishes them on `$DLQ.STREAM.CONSUMER.SEQUENCE.ENTRY`; ENTRY is the sequence of the advisory
 in the capture stream. A stream that somebody made by hand for these advisories is read too, but never changed.
 """
 
@@ -74,7 +74,7 @@ def capture_name(stream: str) -> str:
 
 
 def advisories_of(stream: str) -> list[str]:
-    """Return the subjects of a stream's advisories, or for `*` those of every stream."""
+    """Return the subjects of a stream's advisories, or of every stream for `*`."""
     rest = ">" if stream == EVERY_STREAM else f"{stream}.>"
     return [f"{PREFIX}.{kind}.{rest}" for kind in (MAX_DELIVERIES, MSG_TERMINATED)]
 
@@ -126,18 +126,18 @@ async def capture_streams(manager: Manager, stream: str = "") -> list[CaptureStr
 
     Raises ApiResponseError if `stream` does not exist and nothing keeps its dead letters.
     """
-    found: dict[str, CaptureStream] = {}
+    captures: dict[str, CaptureStream] = {}
     for pattern in advisories_of(stream or EVERY_STREAM):
         for answer in await manager.stream_list(subject=pattern):
             if (capture := capture_stream(answer.value)) is not None:
-                found[capture.name] = capture
-    if not found and stream:
+                captures[capture.name] = capture
+    if not captures and stream:
         await manager.stream_info(stream)
-    return [found[name] for name in sorted(found)]
+    return [captures[name] for name in sorted(captures)]
 
 
 async def required_captures(manager: Manager, stream: str = "") -> list[CaptureStream]:
-    """Return the streams as `capture_streams` does. Raises NoDeadLettersError if there are none."""
+    """Return the streams as `capture_streams` does. Raises NoDeadLettersError if no stream keeps them."""
     if captures := await capture_streams(manager, stream):
         return captures
     of = f" of {stream}" if stream else ""
@@ -147,7 +147,7 @@ async def required_captures(manager: Manager, stream: str = "") -> list[CaptureS
     )
 
 
-class Enabled(NamedTuple):
+class EnabledCapture(NamedTuple):
     """Outcome of `enable`: the stream's configuration now, and whether it was created, or changed."""
 
     name: str
@@ -157,7 +157,7 @@ class Enabled(NamedTuple):
     config: StreamConfig
 
 
-async def enable(manager: Manager, stream: str, options: CaptureOptions = CaptureOptions()) -> Enabled:
+async def enable(manager: Manager, stream: str, options: CaptureOptions = CaptureOptions()) -> EnabledCapture:
     """Create the capture stream of `stream` or of every stream (`*`), or change the limits that `options` has.
 
     Raises ApiResponseError if `stream` does not exist, DeadLettersConflictError if another stream keeps some of
@@ -171,15 +171,15 @@ async def enable(manager: Manager, stream: str, options: CaptureOptions = Captur
     existing = await manager.find_stream(name)
     if existing is None:
         answer: Any = await manager.stream_create(capture_config(stream, options, replicas))
-        return Enabled(name, stream, True, True, answer.value.config)
+        return EnabledCapture(name, stream, True, True, answer.value.config)
     if (existing.raw["config"].get("metadata") or {}).get(MARK) != stream:
         raise DeadLettersConflictError(f"Stream {name} exists and was not made for this: natsctl leaves it as it is")
     before = existing.raw["config"]
     after = {**before, **_changes(before, stream, options)}
     if after == before:
-        return Enabled(name, stream, False, False, existing.value.config)
+        return EnabledCapture(name, stream, False, False, existing.value.config)
     answer = await manager.stream_update(after)
-    return Enabled(name, stream, False, True, answer.value.config)
+    return EnabledCapture(name, stream, False, True, answer.value.config)
 
 
 def _changes(config: dict[str, Any], stream: str, options: CaptureOptions) -> dict[str, Any]:
@@ -203,7 +203,7 @@ def _conflict(stream: str, others: list[CaptureStream]) -> DeadLettersConflictEr
 
 
 async def capture_to_disable(manager: Manager, stream: str) -> CaptureStream | None:
-    """Return the capture stream that natsctl made for `stream`, or for every stream (`*`); None if there is none.
+    """Return the capture stream that natsctl made for `stream`, or for every stream (`*`), if it exists.
 
     Raises DeadLettersConflictError if the stream with that name was made for something else.
     """

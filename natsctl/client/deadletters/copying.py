@@ -1,6 +1,6 @@
 """The service that copies the messages of dead letters into their capture streams, while they still exist.
 
-It reads the advisories with a durable consumer, so that it continues where it ended. Each advisory has its own copy
+It reads the advisories with a durable consumer, so that it continues after a restart. Each advisory has its own copy
 subject, and a copy is published with the condition that its subject is empty: a repeated one is refused, however long
 ago the first was stored.
 """
@@ -30,7 +30,7 @@ CONSUMER: Final = "natsctl-deadletter-run"
 """Durable consumer of a capture stream that this service reads."""
 EXPECTED: Final = "Nats-Expected-Last-Subject-Sequence"
 RESCAN_S: Final = 30.0
-"""Interval at which capture streams with copies are looked up again."""
+"""Seconds between two lookups of capture streams with copies."""
 ACK_WAIT_NS: Final = 30 * SECOND
 _STORED_BEFORE: Final = frozenset((ErrCode.STREAM_WRONG_LAST_SEQUENCE, ErrCode.STREAM_WRONG_LAST_SEQUENCE_CONSTANT))
 

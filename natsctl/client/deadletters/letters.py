@@ -25,7 +25,7 @@ from natsctl.client.deadletters.capture import (
     CaptureStream,
     required_captures,
 )
-from natsctl.client.deadletters.origin import FailedMessage, Failure, message_of_copy
+from natsctl.client.deadletters.origin import DeliveryFailure, FailedMessage, message_of_copy
 from natsctl.client.requests import side_by_side
 
 if TYPE_CHECKING:
@@ -67,9 +67,9 @@ class DeadLetter(msgspec.Struct):
     copied: bool | None = None
 
     @property
-    def failure(self) -> Failure:
+    def failure(self) -> DeliveryFailure:
         """Return the last advisory in the form that headers have."""
-        return Failure(self.consumer, self.reason, self.deliveries)
+        return DeliveryFailure(self.consumer, self.reason, self.deliveries)
 
     def add(self, advisory: DeadLetterAdvisory) -> None:
         """Add a later advisory about the same message."""
@@ -84,7 +84,7 @@ class DeadLetter(msgspec.Struct):
 
 @dataclass(frozen=True)
 class LetterFilter:
-    """Which dead letters are meant: those that pass every test; empty tests pass all."""
+    """A selection of dead letters. All tests must pass; an empty test always does."""
 
     stream: str = ""
     consumers: Sequence[str] = ()
@@ -103,7 +103,7 @@ class LetterFilter:
         return [f"{PREFIX}.*.{stream}.{name}" for name in self.consumers] or [f"{PREFIX}.*.{stream}.>"]
 
     def passes(self, letter: DeadLetter) -> bool:
-        """Test everything but the subject, which only `describe` knows."""
+        """Test everything but the subject; only `describe` knows it."""
         return (
             (not self.stream or letter.stream == self.stream)
             and (not self.consumers or letter.consumer in self.consumers)
@@ -134,6 +134,8 @@ def parse_advisory(capture: str, subject: str, entry: int, body: bytes) -> DeadL
         parse_time(event.timestamp)
     except (msgspec.DecodeError, ValueError, RecursionError):
         return None
+    if not event.stream_seq:
+        return None
     reason = _REASONS[tokens[4]]
     if isinstance(event, Terminated) and event.reason:
         reason = f"{reason}: {event.reason}"
@@ -150,16 +152,15 @@ def entry_of(message: Message) -> int:
     return place.stream_seq if place is not None else 0
 
 
-async def _stored(manager: Manager, capture: CaptureStream, wanted: LetterFilter) -> AsyncIterator[DeadLetter]:
+async def _stored(manager: Manager, capture: CaptureStream, selection: LetterFilter) -> AsyncIterator[DeadLetter]:
     from natsctl.client.messaging.feed import Start, feed_of_stream
 
-    start = Start("by_start_time", max(0, time.time_ns() - wanted.since_ns)) if wanted.since_ns else Start()
+    start = Start("by_start_time", max(0, time.time_ns() - selection.since_ns)) if selection.since_ns else Start()
     direct = bool(capture.info.config.allow_direct)
-    patterns = wanted.patterns
+    patterns = selection.patterns
     async with await feed_of_stream(manager, capture.name, patterns, start, direct=direct, to_end=True) as feed:
-        while not feed.ended:
-            message = feed.now() or await feed.next()
-            if message is not None and (letter := parsed(capture, message)) is not None:
+        while (message := feed.now() or await feed.next()) is not None:
+            if (letter := parsed(capture, message)) is not None:
                 yield letter
 
 
@@ -169,12 +170,12 @@ def parsed(capture: CaptureStream, message: Message) -> DeadLetter | None:
     return parse_advisory(capture.name, subject, entry_of(message), message.body)
 
 
-async def read_letters(manager: Manager, wanted: LetterFilter = LetterFilter()) -> list[DeadLetter]:
+async def read_letters(manager: Manager, selection: LetterFilter = LetterFilter()) -> list[DeadLetter]:
     """Return the dead letters that pass a filter, the oldest first; described only if the filter has a subject.
 
     Raises NoDeadLettersError if no stream keeps them, ApiResponseError if the stream does not exist.
     """
-    captures = await required_captures(manager, wanted.stream)
+    captures = await required_captures(manager, selection.stream)
     letters: dict[tuple[str, str, int], DeadLetter] = {}
     for capture in captures:
         async for letter in _stored(manager, capture, wanted):
@@ -183,10 +184,10 @@ async def read_letters(manager: Manager, wanted: LetterFilter = LetterFilter()) 
                 letters[place] = letter
             else:
                 known.add(letter.advisories[0])
-    passing = sorted(filter(wanted.passes, letters.values()), key=lambda letter: parse_time(letter.time))
-    if wanted.subject:
+    passing = sorted(filter(selection.passes, letters.values()), key=lambda letter: parse_time(letter.time))
+    if selection.subject:
         await describe(manager, passing, captures)
-        passing = [letter for letter in passing if wanted.passes_subject(letter)]
+        passing = [letter for letter in passing if selection.passes_subject(letter)]
     return passing
 
 
@@ -262,7 +263,7 @@ class DeadLetterCount(msgspec.Struct):
 
 
 def count_letters(letters: Iterable[DeadLetter]) -> list[DeadLetterCount]:
-    """Return dead letters counted by stream, consumer and reason, most messages first."""
+    """Return dead letters counted by stream, consumer and reason, in descending order of messages."""
     counts: dict[tuple[str, str, str], DeadLetterCount] = {}
     for letter in letters:
         place = (letter.stream, letter.consumer, letter.reason)

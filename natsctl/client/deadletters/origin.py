@@ -38,7 +38,7 @@ REPLAYED: Final = {
     "Nats-Expected-Last-Subject-Sequence": "carried: the subject has moved on, and the check would fail",
     "Nats-Expected-Last-Subject-Sequence-Subject": "carried, as it belongs to the header above",
     "Nats-Expected-Last-Msg-Id": "carried: the stream has moved on, and the check would fail",
-    TTL: "kept on the message's own subject, where its time starts again; carried with --to, where it must wait",
+    TTL: "kept on the message's own subject, and its time starts again; carried with --to: the message must wait there",
     "Nats-Rollup": "carried: it would remove newer messages of the subject, or of the stream",
     "Nats-Schedule": "carried: the schedule would start a second time",
     "Nats-Schedule-Target": "carried with the schedule",
@@ -54,10 +54,10 @@ REPLAYED: Final = {
     "Nats-Batch-Sequence": "carried: the batch was committed",
     "Nats-Batch-Commit": "carried: the batch was committed",
     "Nats-Stream-Source": "carried: the server wrote it when it copied the message from another stream",
-    "Nats-Marker-Reason": "carried: the server wrote it in place of a removed message",
+    "Nats-Marker-Reason": "carried: the server wrote it when it removed a message",
     "Nats-Trace-Dest": "carried: the trace has ended",
 }
-"""Headers that act on a stream, and what a replay does with each. Other `Nats-` headers are carried."""
+"""Headers that act on a stream, and the decision of a replay on each. Other `Nats-` headers are carried."""
 
 _VALID_NAME: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 
@@ -73,7 +73,7 @@ class FailedMessage(NamedTuple):
     headers: Sequence[Pair]
 
 
-class Failure(NamedTuple):
+class DeliveryFailure(NamedTuple):
     """The last advisory about a message."""
 
     consumer: str
@@ -86,7 +86,7 @@ def _acts(name: str) -> bool:
     return name.lower().startswith(("nats-", "dead-letter-")) or name == "Msg-Id"
 
 
-def _origin(message: FailedMessage, failure: Failure) -> list[Pair]:
+def _origin(message: FailedMessage, failure: DeliveryFailure) -> list[Pair]:
     return [
         (STREAM, message.stream),
         (SEQUENCE, str(message.seq)),
@@ -103,7 +103,7 @@ def _sendable(pairs: Iterable[Pair]) -> list[Pair]:
     return [(name, value) for name, value in pairs if _VALID_NAME.fullmatch(name)]
 
 
-def copy_headers(message: FailedMessage, failure: Failure) -> list[Pair]:
+def copy_headers(message: FailedMessage, failure: DeliveryFailure) -> list[Pair]:
     """Return the headers of the copy that keeps a message."""
     own = [(CARRIED + name if _acts(name) else name, value) for name, value in message.headers]
     return _sendable([*_origin(message, failure), *own])
@@ -124,7 +124,7 @@ def message_of_copy(headers: Sequence[Pair], body: bytes) -> FailedMessage:
     return FailedMessage(*place, body, own)
 
 
-def replay_headers(message: FailedMessage, failure: Failure, subject: str) -> list[Pair]:
+def replay_headers(message: FailedMessage, failure: DeliveryFailure, subject: str) -> list[Pair]:
     """Return the headers of a replay on a subject; each replay of a message to a subject has the same Nats-Msg-Id."""
     replays = next((int(value) for name, value in message.headers if name == REPLAYS and value.isdigit()), 0)
     msg_id = f"dead-letter.{message.stream}.{message.seq}.{message.time_ns}.{subject}"

@@ -2,7 +2,7 @@
 
 A replay goes on after it was killed. For each message the order is: publish, remove the copies, remove the original on
 work-queue and interest streams, remove the advisories. Until the advisories are removed a further run publishes the
-message with the same Nats-Msg-Id, which the stream recognizes within its duplicate window. A message that several
+message with the same Nats-Msg-Id, and the stream recognizes it within its duplicate window. A message that several
 consumers gave up is published once.
 """
 
@@ -79,7 +79,7 @@ async def replay(
     options: ReplayOptions = ReplayOptions(),
     on_progress: Callable[[int], None] = lambda number: None,
 ) -> ReplayReport:
-    """Publish the messages of dead letters again, each once, and remove what is done; see the module.
+    """Publish the messages of dead letters again, each once, and remove their dead letters; see the module.
 
     Messages that the server refuses are reported and stay. Raises UnreachableError if it does not answer.
     """
@@ -138,7 +138,8 @@ class _Replayer:
             await remove_copies(self._manager, letters, self._copying)
         if stored is not None and self._retention[last.stream] in _CONSUMED:
             try:
-                self.report.removed += await remove_message(self._manager, last.stream, last.seq)
+                removed = await remove_message(self._manager, last.stream, last.seq)
+                self.report.removed += removed
             except ApiResponseError as refusal:
                 self._skip(message, f"replayed, but not removed: {refusal.text}")
         if not self._options.keep:
@@ -205,7 +206,8 @@ async def discard(manager: Manager, letters: Sequence[DeadLetter], *, messages: 
         stream, seq = group[0].stream, group[0].seq
         if messages and await source.stored(group[-1]) is not None:
             try:
-                report.messages += await remove_message(manager, stream, seq)
+                removed = await remove_message(manager, stream, seq)
+                report.messages += removed
             except ApiResponseError as refusal:
                 report.skipped.append(SkippedMessage(stream, seq, refusal.text))
                 return

@@ -1,0 +1,307 @@
+"""Dead letters on both servers: kept, listed, copied, replayed once and discarded."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from natsctl.api.acks import TERM
+from natsctl.api.errors import ApiResponseError
+from natsctl.client.deadletters.capture import (
+    EVERY_STREAM,
+    CaptureOptions,
+    DeadLettersConflictError,
+    NoDeadLettersError,
+    capture_streams,
+    disable,
+    enable,
+)
+from natsctl.client.deadletters.copying import copy_messages, turn_on_copies
+from natsctl.client.deadletters.letters import (
+    DeadLetter,
+    LetterFilter,
+    count_letters,
+    describe,
+    parse_advisory,
+    read_letters,
+)
+from natsctl.client.deadletters.origin import (
+    DeliveryFailure,
+    FailedMessage,
+    copy_headers,
+    message_of_copy,
+    replay_headers,
+)
+from natsctl.client.deadletters.replay import ReplayOptions, discard, replay
+from natsctl.client.manager import Manager
+from natsctl.client.messaging.consumers import pull
+from natsctl.client.messaging.messages import acknowledge, at, publish
+from tests.client.conftest import connected
+
+ACK_WAIT_NS = 200_000_000
+RETENTIONS = ("limits", "workqueue", "interest")
+
+
+async def failing(
+    manager: Manager,
+    number: int = 3,
+    terminated: Sequence[int] = (),
+    stream: str = "S",
+    keep: CaptureOptions | None = CaptureOptions(),
+    **config: Any,
+) -> None:
+    """Make a stream with messages that its consumer gives up, or terminates by number; `keep` keeps them."""
+    subjects = [f"{stream.lower()}.>"]
+    await manager.stream_create({"name": stream, "subjects": subjects, "storage": "memory", **config})
+    if keep is not None:
+        await enable(manager, stream, keep)
+    consumer = {"durable_name": "C", "ack_policy": "explicit", "ack_wait": ACK_WAIT_NS, "max_deliver": 1}
+    await manager.consumer_create(stream, consumer)
+    for index in range(number):
+        headers = [("Nats-Msg-Id", f"{stream}{index}"), ("Trace", "a"), ("Trace", "b")]
+        await publish(manager, f"{stream.lower()}.{index}", b"body %d" % index, headers=headers)
+    index = 0
+    async for message in pull(manager, stream, "C", {"batch": number, "no_wait": True}):
+        if index in terminated:
+            await acknowledge(manager, message, TERM + b" bad order")
+        index += 1
+
+
+async def letters_of(manager: Manager, number: int, **wanted: Any) -> list[DeadLetter]:
+    """Return the dead letters once there are so many."""
+    until_s = time.monotonic() + 20
+    while len(letters := await read_letters(manager, LetterFilter(**wanted))) != number:
+        assert time.monotonic() < until_s, letters
+        # A consumer of nats-server notices a message past its ack wait when it is asked for the next one.
+        for name in await manager.stream_names():
+            if name in ("S", "T"):
+                async for _ in pull(manager, name, "C", {"batch": 1, "no_wait": True}):
+                    pass
+        await asyncio.sleep(0.1)
+    return letters
+
+
+async def bodies(manager: Manager, stream: str = "S") -> list[bytes]:
+    state = (await manager.stream_info(stream)).value.state
+    messages = [await at(manager, stream, seq, direct=False) for seq in range(1, state.last_seq + 1)]
+    return [message.body for message in messages if message is not None]
+
+
+@pytest.mark.both
+async def test_a_capture_stream_is_made_once_changed_and_removed(server: Any) -> None:
+    async with await connected(server.url) as connection:
+        manager = Manager(connection)
+        await manager.stream_create({"name": "S", "subjects": ["s"], "storage": "memory"})
+        with pytest.raises(NoDeadLettersError):
+            await read_letters(manager, LetterFilter(stream="S"))
+        with pytest.raises(ApiResponseError):
+            await enable(manager, "MISSING")
+        made = await enable(manager, "S", CaptureOptions(max_msgs=9))
+        assert (made.name, made.created, made.changed) == ("DEADLETTERS_S", True, True)
+        assert (await enable(manager, "S"))[2:4] == (False, False)
+        changed = await enable(manager, "S", CaptureOptions(max_age_ns=3600 * 10**9, copies=True))
+        assert (changed.changed, changed.config.max_msgs, len(changed.config.subjects)) == (True, 9, 3)
+        assert (await enable(manager, "S", CaptureOptions(copies=False))).config.max_age == 3600 * 10**9
+        (capture,) = await capture_streams(manager)
+        assert (capture.stream, capture.copies, capture.made_by_natsctl) == ("S", False, True)
+        with pytest.raises(DeadLettersConflictError, match="DEADLETTERS_S"):
+            await enable(manager, EVERY_STREAM)
+        assert await disable(manager, "S") and not await disable(manager, "S")
+        assert (await enable(manager, EVERY_STREAM)).name == "DEADLETTERS"
+        with pytest.raises(DeadLettersConflictError, match="DEADLETTERS already"):
+            await enable(manager, "S")
+
+
+@pytest.mark.both
+async def test_a_stream_that_somebody_made_is_read_and_left_alone(server: Any) -> None:
+    async with await connected(server.url) as connection:
+        manager = Manager(connection)
+        await manager.stream_create({"name": "MINE", "subjects": ["$JS.EVENT.ADVISORY.>"], "storage": "memory"})
+        await failing(manager, 1, terminated=[0], keep=None)
+        (letter,) = await letters_of(manager, 1)
+        assert (letter.capture, letter.reason) == ("MINE", "terminated: bad order")
+        with pytest.raises(DeadLettersConflictError, match="MINE"):
+            await enable(manager, "S")
+        await manager.stream_create({"name": "DEADLETTERS_T", "subjects": ["t"], "storage": "memory"})
+        with pytest.raises(DeadLettersConflictError):
+            await disable(manager, "T")
+
+
+@pytest.mark.both
+async def test_dead_letters_are_listed_filtered_and_counted(server: Any) -> None:
+    async with await connected(server.url) as connection:
+        manager = Manager(connection)
+        await enable(manager, EVERY_STREAM)
+        await failing(manager, 3, terminated=[1], keep=None)
+        await failing(manager, 2, stream="T", retention="workqueue", terminated=[0], keep=None)
+        letters = await letters_of(manager, 5)
+        assert [count.messages for count in count_letters(letters)] == [2, 1, 1, 1]
+        await describe(manager, letters, await capture_streams(manager))
+        by_place = {(letter.stream, letter.seq): letter for letter in letters}
+        assert by_place["S", 2].reason == "terminated: bad order" and by_place["S", 2].exists
+        assert (by_place["S", 1].subject, by_place["S", 1].deliveries) == ("s.0", 1)
+        # A server removes a terminated message of a work queue: only the advisory remains.
+        assert (by_place["T", 1].exists, by_place["T", 2].exists) == (False, True)
+        now_ns = time.time_ns()
+        for wanted, number in (
+            ({"stream": "S"}, 3), ({"consumers": ["C"]}, 5), ({"consumers": ["D"]}, 0), ({"sequences": [1]}, 2),
+            ({"subject": "s.>"}, 3), ({"subject": "s.0"}, 1), ({"reason": "TERM"}, 2), ({"reason": "max"}, 3),
+            ({"since_ns": now_ns}, 0), ({"until_ns": now_ns}, 5), ({"since_ns": now_ns - 60 * 10**9}, 5),
+        ):  # fmt: skip
+            assert len(await read_letters(manager, LetterFilter(**wanted))) == number, wanted
+
+
+@pytest.mark.both
+@pytest.mark.parametrize("retention", RETENTIONS)
+async def test_a_replay_stores_each_message_once(server: Any, retention: str) -> None:
+    async with await connected(server.url) as connection:
+        manager = Manager(connection)
+        await failing(manager, 4, keep=CaptureOptions(copies=True), retention=retention)
+        letters = await letters_of(manager, 4)
+        assert (await copy_messages(manager, once=True)).copied == 4
+        assert (await copy_messages(manager, once=True)).copied == 0
+        kept = await replay(manager, letters[:1], ReplayOptions(keep=True))
+        assert (kept.replayed, kept.duplicates) == (1, 0)
+        report = await replay(manager, letters)
+        assert (report.replayed, report.duplicates, report.missing, report.skipped) == (4, 1, 0, [])
+        originals = 4 if retention == "limits" else 0
+        assert report.removed == (0 if retention == "limits" else 3)
+        stored = await bodies(manager)
+        assert len(stored) == originals + 4 and len(set(stored)) == 4
+        assert await read_letters(manager) == []
+        assert (await manager.stream_info("DEADLETTERS_S")).value.state.messages == 0
+        last = await at(manager, "S", 8, direct=False)
+        assert last is not None and last.headers["Dead-Letter-Header-Nats-Msg-Id"].startswith("S")
+        assert [value for name, value in last.headers.pairs if name == "Trace"] == ["a", "b"]
+
+
+@pytest.mark.both
+async def test_a_copy_survives_its_message(server: Any) -> None:
+    async with await connected(server.url) as connection:
+        manager = Manager(connection)
+        await failing(manager, 3)
+        await letters_of(manager, 3)
+        assert await turn_on_copies(manager) == ["DEADLETTERS_S"]
+        await manager.message_delete("S", 1)
+        report = await copy_messages(manager, once=True)
+        assert (report.copied, report.missing) == (2, 1)
+        # A service that has forgotten its place copies nothing twice, however late that is.
+        await manager.consumer_delete("DEADLETTERS_S", "natsctl-deadletter-run")
+        report = await copy_messages(manager, once=True)
+        assert (report.copied, report.copied_before, report.missing) == (0, 2, 1)
+        await manager.stream_purge("S")
+        letters = await read_letters(manager)
+        await describe(manager, letters, await capture_streams(manager))
+        assert [(letter.seq, letter.exists, letter.copied, letter.subject) for letter in letters] == [
+            (1, False, False, ""), (2, False, True, "s.1"), (3, False, True, "s.2"),
+        ]  # fmt: skip
+        await manager.stream_create({"name": "Q", "subjects": ["q"], "storage": "memory"})
+        report_ = await replay(manager, letters, ReplayOptions(to="q", limit=2))
+        assert (report_.replayed, report_.missing) == (1, 1)
+        (message,) = [message for message in [await at(manager, "Q", 1, direct=False)] if message is not None]
+        assert message.body == b"body 1"
+        assert message.headers["Dead-Letter-Subject"] == "s.1"
+        left = await read_letters(manager)
+        assert [letter.seq for letter in left] == [1, 3]
+
+
+@pytest.mark.both
+async def test_a_message_of_several_consumers_is_replayed_once(server: Any) -> None:
+    async with await connected(server.url) as connection:
+        manager = Manager(connection)
+        await failing(manager, 2)
+        consumer = {"durable_name": "D", "ack_policy": "explicit"}
+        await manager.consumer_create("S", consumer)
+        async for message in pull(manager, "S", "D", {"batch": 2, "no_wait": True}):
+            await acknowledge(manager, message, TERM)
+        letters = await letters_of(manager, 4)
+        report = await replay(manager, letters)
+        assert (report.replayed, await read_letters(manager)) == (2, [])
+
+
+@pytest.mark.both
+async def test_a_refused_message_stays_and_the_others_go(server: Any) -> None:
+    async with await connected(server.url) as connection:
+        manager = Manager(connection)
+        await failing(manager, 3, retention="workqueue")
+        letters = await letters_of(manager, 3)
+        small = {"name": "Q", "subjects": ["q"], "storage": "memory", "max_msgs": 2, "discard": "new"}
+        await manager.stream_create(small)
+        report = await replay(manager, letters, ReplayOptions(to="q", rate=1000))
+        assert (report.replayed, report.removed, len(report.skipped)) == (2, 2, 1)
+        (left,) = await read_letters(manager)
+        assert left.seq == report.skipped[0].seq
+        assert len(await bodies(manager)) == 1
+
+
+@pytest.mark.both
+async def test_discarded_dead_letters_take_their_messages_along_if_asked(server: Any) -> None:
+    async with await connected(server.url) as connection:
+        manager = Manager(connection)
+        await failing(manager, 3, keep=CaptureOptions(copies=True))
+        letters = await letters_of(manager, 3)
+        await copy_messages(manager, once=True)
+        report = await discard(manager, letters[:1])
+        assert (report.discarded, report.messages, len(await bodies(manager))) == (1, 0, 3)
+        report = await discard(manager, letters[1:], messages=True)
+        assert (report.discarded, report.messages, len(await bodies(manager))) == (2, 2, 1)
+        assert (await manager.stream_info("DEADLETTERS_S")).value.state.messages == 0
+
+
+@pytest.mark.both
+async def test_a_stream_made_again_does_not_lend_its_messages(server: Any) -> None:
+    async with await connected(server.url) as connection:
+        manager = Manager(connection)
+        await failing(manager, 1)
+        letters = await letters_of(manager, 1)
+        await manager.stream_delete("S")
+        assert (await replay(manager, letters)).missing == 1
+        await manager.stream_create({"name": "S", "subjects": ["s.>"], "storage": "memory"})
+        await publish(manager, "s.0", b"another one")
+        assert (await replay(manager, letters)).missing == 1
+        assert await bodies(manager) == [b"another one"]
+
+
+ACTING = [
+    ("Nats-Msg-Id", "7"), ("Nats-TTL", "1h"), ("Nats-Rollup", "sub"), ("Nats-Expected-Last-Sequence", "3"),
+    ("Nats-Schedule", "@every 1s"), ("Nats-Unknown", "x"), ("Own", "a"), ("Own", "b"),
+]  # fmt: skip
+
+
+def test_a_copy_gives_its_message_back() -> None:
+    message = FailedMessage("S", 7, "s.a", 1_700_000_000_000_000_001, b"\x00body", ACTING)
+    pairs = copy_headers(message, DeliveryFailure("C", "terminated: bad", 3))
+    assert not [name for name, _ in pairs if name.startswith("Nats-")]
+    assert message_of_copy(pairs, message.body) == message
+    with pytest.raises(ValueError, match="Dead-Letter-Stream"):
+        message_of_copy([], b"")
+
+
+def test_headers_that_act_on_a_stream_act_once() -> None:
+    message = FailedMessage("S", 7, "s.a", 1, b"", ACTING)
+    failure = DeliveryFailure("C", "max deliveries", 3)
+    same, elsewhere = (replay_headers(message, failure, subject) for subject in ("s.a", "quarantine"))
+    assert [name for name, _ in same if name.startswith("Nats-")] == ["Nats-Msg-Id", "Nats-TTL"]
+    assert [name for name, _ in elsewhere if name.startswith("Nats-")] == ["Nats-Msg-Id"]
+    assert ("Dead-Letter-Header-Nats-TTL", "1h") in elsewhere and ("Own", "b") in same
+    assert dict(same)["Nats-Msg-Id"] != dict(elsewhere)["Nats-Msg-Id"]
+    again = replay_headers(message._replace(seq=9, headers=same), failure, "s.a")
+    assert dict(again)["Dead-Letter-Replays"] == "2" and dict(again)["Dead-Letter-Sequence"] == "9"
+    assert len([name for name, _ in again if name == "Dead-Letter-Stream"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("subject", "body"),
+    [
+        ("$JS.EVENT.ADVISORY.CONSUMER.MSG_NAKED.S.C", b"{}"),
+        ("$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.S.C", b"\xff{"),
+        ("$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.S.C", b'{"type":"io.nats.jetstream.advisory.v1.max_deliver"}'),
+        ("orders.new", b"{}"),
+    ],
+)
+def test_other_messages_of_a_capture_stream_are_no_dead_letters(subject: str, body: bytes) -> None:
+    assert parse_advisory("X", subject, 1, body) is None
