@@ -178,7 +178,7 @@ async def read_letters(manager: Manager, selection: LetterFilter = LetterFilter(
     captures = await required_captures(manager, selection.stream)
     letters: dict[tuple[str, str, int], DeadLetter] = {}
     for capture in captures:
-        async for letter in _stored(manager, capture, wanted):
+        async for letter in _stored(manager, capture, selection):
             place = (letter.stream, letter.consumer, letter.seq)
             if (known := letters.get(place)) is None or known.capture != capture.name:
                 letters[place] = letter
