@@ -6,6 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -18,6 +19,7 @@ from natsctl.client.explain.stream import explain_stream
 from natsctl.client.explain.subject import explain_subject
 from natsctl.client.manager import Manager
 from natsctl.client.messaging.consumers import PullOptions, pull, take
+from natsctl.testing.process import Kind, ServerProcess
 from tests.client.conftest import connected
 
 HOUR_NS = 3_600 * 10**9
@@ -35,19 +37,21 @@ class Situation(NamedTuple):
 
 
 SITUATIONS: dict[str, Situation] = {}
+EXPLAINERS: dict[str, Callable[..., Awaitable[Explanation]]] = {
+    "consumer": explain_consumer,
+    "stream": explain_stream,
+    "subject": explain_subject,
+    "message": lambda manager, stream, seq: explain_message(manager, stream, int(seq)),
+}
 
 
 def situation(verdict: str, target: str, *, healthy: bool = False, moving: bool = False) -> Any:
     """Register a planted situation; `target` is what is explained, such as `consumer S C`."""
     kind, *names = target.split()
-    explainers: dict[str, Callable[..., Awaitable[Explanation]]] = {
-        "consumer": explain_consumer, "stream": explain_stream, "subject": explain_subject,
-        "message": lambda manager, stream, seq: explain_message(manager, stream, int(seq)),
-    }  # fmt: skip
 
     def register(plant: Callable[[Manager], Awaitable[None]]) -> Callable[[Manager], Awaitable[None]]:
         SITUATIONS[plant.__name__] = Situation(
-            plant, lambda manager: explainers[kind](manager, *names), verdict, healthy, moving
+            plant, lambda manager: EXPLAINERS[kind](manager, *names), verdict, healthy, moving
         )
         return plant
 
@@ -90,6 +94,18 @@ async def fetch(manager: Manager, count: int, *, ack: bool = False) -> None:
         read += 1
         if read == count:
             break
+
+
+async def ask(manager: Manager, **request: Any) -> None:
+    """Send a pull request; its messages go to an inbox that nobody reads."""
+    inbox = f"ask.{time.time_ns()}"
+    await manager.connection.subscribe(inbox)
+    await manager.connection.publish("$JS.API.CONSUMER.MSG.NEXT.S.C", json.dumps(request).encode(), reply=inbox)
+
+
+async def settled(manager: Manager, reached: Callable[[dict[str, Any]], bool]) -> None:
+    while not reached((await manager.consumer_info("S", "C")).raw):
+        await asyncio.sleep(0.02)
 
 
 # -- consumers
@@ -328,6 +344,136 @@ async def pending(manager: Manager) -> None:
     await fetch(manager, 2)
 
 
+@situation("another client is pinned", "consumer S C")
+async def pinned(manager: Manager) -> None:
+    await make(manager, 1)
+    await consumer(manager, priority_policy="pinned_client", priority_groups=["G"], priority_timeout=HOUR_NS)
+    for batch in (1, 5):
+        await ask(manager, batch=batch, group="G", expires=HOUR_NS)
+        await settled(manager, lambda info: info["delivered"]["stream_seq"] == 1)
+    await publish(manager, "s.a")
+
+
+@situation("the overflow thresholds of the waiting pull requests are not reached", "consumer S C")
+async def not_overflowing(manager: Manager) -> None:
+    await make(manager, 3)
+    await consumer(manager, priority_policy="overflow", priority_groups=["G"])
+    await ask(manager, batch=5, group="G", min_pending=100, expires=HOUR_NS)
+    await settled(manager, lambda info: info["num_waiting"] == 1)
+
+
+@situation("the maximum of 1 waiting pull request is reached", "consumer S C")
+async def crowded(manager: Manager) -> None:
+    await make(manager, 1)
+    await consumer(manager, max_waiting=1)
+    await fetch(manager, 1, ack=True)
+    await ask(manager, batch=1, expires=HOUR_NS)
+    await settled(manager, lambda info: info["num_waiting"] == 1)
+
+
+@situation("the rate limit of 8,000 bits per second slows the deliveries", "consumer S C", moving=True)
+async def limited(manager: Manager) -> None:
+    await make(manager, 0, max_msg_size=2000)
+    for _ in range(20):
+        await publish(manager, "s.a", b"x" * 1000)
+    await manager.connection.subscribe("out")
+    await consumer(manager, deliver_subject="out", rate_limit_bps=8000)
+
+
+@situation("message 1 holds the ack floor back", "consumer S C")
+async def held(manager: Manager) -> None:
+    await make(manager, 4)
+    await consumer(manager, ack_wait=HOUR_NS)
+    await fetch(manager, 1)
+    await fetch(manager, 3, ack=True)
+
+
+@situation("the consumer is about to be removed as inactive", "consumer S C")
+async def idle(manager: Manager) -> None:
+    await make(manager, 1)
+    await consumer(manager, inactive_threshold=6 * 10**9)
+    await fetch(manager, 1, ack=True)
+    await asyncio.sleep(5.2)
+
+
+@situation("the stream is empty: nothing has arrived from GONE", "consumer S C")
+async def sourced(manager: Manager) -> None:
+    await sourceless(manager)
+    await consumer(manager)
+
+
+@situation("the source GONE does not exist", "stream S")
+async def sourceless(manager: Manager) -> None:
+    await manager.stream_create({"name": "GONE", "subjects": ["g"], "storage": "memory"})
+    await manager.stream_create({"name": "S", "sources": [{"name": "GONE"}], "storage": "memory"})
+    await manager.stream_delete("GONE")
+
+
+@situation("the source FAR is not connected", "stream S")
+async def unreachable(manager: Manager) -> None:
+    external = {"api": "$JS.FAR.API", "deliver": "far"}
+    await manager.stream_create({"name": "S", "sources": [{"name": "FAR", "external": external}], "storage": "memory"})
+
+
+@situation("messages expire by their own TTL", "stream S")
+async def short_lived(manager: Manager) -> None:
+    await make(manager, 1, allow_msg_ttl=True)
+    await publish(manager, "s.a", **{"Nats-TTL": "1s"})
+    await publish(manager, "s.a")
+    while (await manager.stream_info("S")).value.state.messages == 3:
+        await asyncio.sleep(0.1)
+
+
+@situation("max_bytes is reached: publishes are refused", "stream S")
+async def full_of_bytes(manager: Manager) -> None:
+    await make(manager, 0, max_bytes=10_000, discard="new")
+    for _ in range(20):
+        await publish(manager, "s.a", b"x" * 900)
+
+
+@situation("max_bytes is reached: each new message removes the oldest", "stream S")
+async def rolling_bytes(manager: Manager) -> None:
+    await make(manager, 0, max_bytes=10_000)
+    for _ in range(20):
+        await publish(manager, "s.a", b"x" * 900)
+
+
+@situation("max_consumers is reached", "stream S")
+async def consumed(manager: Manager) -> None:
+    await make(manager, 1, max_consumers=1)
+    await consumer(manager)
+
+
+@situation("its own TTL", "message S 2")
+async def message_ttl(manager: Manager) -> None:
+    await short_lived(manager)
+
+
+@situation("the message reached max_deliver of consumer C", "message S 1")
+async def message_past(manager: Manager) -> None:
+    await exhausted(manager)
+
+
+@situation("key k of bucket B", "subject $KV.B.k", healthy=True)
+async def kv(manager: Manager) -> None:
+    await manager.stream_create(
+        {"name": "KV_B", "subjects": ["$KV.B.>"], "storage": "memory", "max_msgs_per_subject": 1}
+    )
+    await publish(manager, "$KV.B.k")
+
+
+@situation("the ack of a consumer (work-queue retention)", "message S 1")
+async def worked(manager: Manager) -> None:
+    await worked_off(manager)
+
+
+@situation("a rollup", "message S 2")
+async def rolled_up(manager: Manager) -> None:
+    await make(manager, 1, "s.b", allow_rollup_hdrs=True)
+    await publish(manager, "s.a")
+    await publish(manager, "s.a", **{"Nats-Rollup": "sub"})
+
+
 @pytest.mark.both
 @pytest.mark.parametrize("name", SITUATIONS)
 async def test_the_verdict_names_the_cause(server: Any, name: str) -> None:
@@ -355,6 +501,47 @@ async def test_each_consumer_has_its_view_of_a_message(server: Any) -> None:
         explanation: MessageExplanation = await explain_message(manager, "S", 2)
         views = {view.consumer: view.state for view in explanation.consumers}
         assert views == {"C": "settled", "OTHER": "filtered out", "LATER": "not reached"}
+
+
+PERMITTED = {
+    "consumer": ["$JS.API.STREAM.INFO.S", "$JS.API.CONSUMER.INFO.S.C"],
+    "stream": ["$JS.API.STREAM.INFO.S"],
+    "message": ["$JS.API.STREAM.INFO.S", "$JS.API.STREAM.MSG.GET.S"],
+    "subject": ["$JS.API.STREAM.LIST", "$JS.API.CONSUMER.LIST.*", "$SYS.REQ.USER.INFO"],
+}
+"""The subjects that docs/permissions.md requires for each explanation."""
+
+
+@pytest.mark.parametrize("kind", ["natsctl", pytest.param("reference", marks=pytest.mark.reference)])
+async def test_an_explanation_needs_no_more_than_the_page_says_and_names_what_it_could_not_see(
+    kind: Kind, tmp_path: Path
+) -> None:
+    users = [
+        {"user": name, "password": "p", "permissions": {"publish": allowed, "subscribe": ["_INBOX.>"]}}
+        for name, allowed in PERMITTED.items()
+    ]
+    config = tmp_path / "nats.conf"
+    accounts = {"A": {"jetstream": {"max_mem": 10**6}, "users": [{"user": "all", "password": "p"}, *users]}}
+    config.write_text(json.dumps({"listen": "127.0.0.1:-1", "jetstream": {}, "accounts": accounts}))
+    with ServerProcess(tmp_path / "server", kind, "-c", str(config)) as server:
+        async with await connected(server.url, user="all", password="p") as connection:
+            await make(manager := Manager(connection), 1)
+            await consumer(manager, filter_subject="s.b")
+        verdicts, unknown = {}, {}
+        for name, target in (("consumer", "S C"), ("stream", "S"), ("message", "S 1"), ("subject", "s.a")):
+            async with await connected(server.url, user=name, password="p") as connection:
+                explanation = await EXPLAINERS[name](Manager(connection), *target.split())
+            verdicts[name] = explanation.verdict
+            unknown[name] = [line for line in explanation.unknown if "not authorised" in line]
+    assert verdicts == {
+        "consumer": "the consumer has delivered everything that it selects",
+        "stream": "the stream accepts messages and keeps them",
+        "message": "the message is stored",
+        "subject": "this user may not publish to the subject",
+    }
+    assert {name: len(lines) for name, lines in unknown.items()} == {
+        "consumer": 1, "stream": 1, "message": 1, "subject": 0
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(

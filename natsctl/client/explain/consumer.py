@@ -22,6 +22,7 @@ from natsctl.client.explain.evidence import (
     messages_from,
     moment,
     newest_message,
+    permitted,
     span,
     subjects_of,
 )
@@ -83,21 +84,24 @@ def explain_facts(facts: ConsumerFacts) -> Explanation:
     if info.num_pending:
         healthy = f"messages are being delivered: {plural(info.num_pending, 'message')} left"
     about = f"Consumer {info.stream_name} > {info.name}"
-    return apply_rules(about, RULES, facts, healthy, unknown=list(_UNSEEN), state=_state(facts))
+    return apply_rules(about, RULES, facts, healthy, unknown=[*_UNSEEN, *facts.unknown], state=_state(facts))
 
 
 async def _facts(manager: Manager, stream: StreamReport, consumer: ConsumerReport) -> ConsumerFacts:
     name, filters = stream.config.name, filters_of(consumer.config)
-    newest = await newest_message(manager, name, filters) if stream.state.messages else None
+    newest: StoredMsg | None = None
+    unknown: list[str] = []
+    if stream.state.messages:
+        newest = await permitted(newest_message(manager, name, filters), None, unknown, "the messages")
     waiting: list[StoredMsg] = []
     floor, last = consumer.ack_floor.stream_seq, consumer.delivered.stream_seq
     if floor < last and consumer.config.ack_policy != AckPolicy.NONE and newest is not None:
         waiting = await messages_from(manager, name, filters, floor + 1, last, MAX_SHOWN)
     subjects: dict[str, int] = {}
-    if newest is None and stream.state.messages:
+    if newest is None and stream.state.messages and not unknown:
         subjects = await subjects_of(manager, name)
     lag = max((origin.lag for origin in (stream.mirror, *(stream.sources or ())) if origin is not None), default=0)
-    return ConsumerFacts(stream, consumer, moment(consumer.ts), newest, waiting, [*subjects], lag)
+    return ConsumerFacts(stream, consumer, moment(consumer.ts), newest, waiting, [*subjects], lag, unknown)
 
 
 def _state(facts: ConsumerFacts) -> list[str]:
@@ -137,7 +141,7 @@ def _unmatched(facts: ConsumerFacts) -> Outcome:
         return "no filter: every message of the stream is selected"
     if facts.newest is not None:
         return f"the filter selects messages, the last one is {facts.newest.seq:,} on {facts.newest.subject}"
-    if not facts.stream.state.messages:
+    if not facts.stream.state.messages or facts.unknown:
         return None
     evidence = [f"filter: {listed(filters)}"]
     for pattern in filters[:MAX_SHOWN]:
@@ -156,7 +160,12 @@ def _empty(facts: ConsumerFacts) -> Outcome:
         text = "the stream is empty: it has not received the messages of its origin yet"
         return Cause(text, [f"a lag of {facts.mirror_lag:,} messages"], f"natsctl explain stream {name}")
     if not state.last_seq:
-        return Cause("the stream has never stored a message", [], f"natsctl explain stream {name}")
+        origins = [origin for origin in (facts.stream.mirror, *(facts.stream.sources or ())) if origin is not None]
+        if not origins:
+            return Cause("the stream has never stored a message", [], f"natsctl explain stream {name}")
+        evidence = [f"{origin.name}: {origin.error.description if origin.error else 'no error'}" for origin in origins]
+        text = f"the stream is empty: nothing has arrived from {listed([origin.name for origin in origins])}"
+        return Cause(text, evidence, f"natsctl explain stream {name}")
     if not info.delivered.consumer_seq:
         evidence = [f"the last message of the stream was {state.last_seq:,}, stored {ago(state.last_ts, facts.now_ns)}"]
         text = "the stream is empty: its messages were removed, and none of them was delivered to this consumer"
@@ -368,10 +377,9 @@ def _repeated(facts: ConsumerFacts) -> Outcome:
 
 
 def _floor(facts: ConsumerFacts) -> Outcome:
-    """Explain an ack floor that one unacknowledged message holds back."""
+    """Explain an ack floor that one message holds back: later ones are acknowledged, so more follow than wait."""
     info, floor = facts.consumer, facts.consumer.ack_floor.stream_seq
-    behind = info.delivered.stream_seq - floor
-    if not facts.waiting_messages or behind <= info.num_ack_pending or info.num_ack_pending == 0:
+    if not 0 < info.num_ack_pending < len(facts.waiting_messages):
         return None
     oldest = facts.waiting_messages[0]
     evidence = [
@@ -437,8 +445,8 @@ RULES: tuple[Callable[[ConsumerFacts], Outcome], ...] = (
     _unasked,
     _slow,
     _exhausted,
-    _unacked,
     _floor,
+    _unacked,
     _repeated,
     _removed,
     _behind,

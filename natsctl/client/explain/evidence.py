@@ -6,12 +6,12 @@ Nothing here creates a consumer: the first and last message on a filter are read
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from natsctl.api import endpoints
-from natsctl.api.errors import ApiResponseError, ErrCode, UnreachableError
+from natsctl.api.errors import ApiResponseError, ErrCode, NotAuthorisedError, UnreachableError
 from natsctl.api.times import is_zero, parse_time
 from natsctl.api.units import format_duration, plural
 from natsctl.client.explain.explanation import Cause
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 MAX_FILTERS: Final = 32
 """Most filters of a consumer that are looked up one by one."""
 ALL: Final = ">"
+AnswerT = TypeVar("AnswerT")
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,8 @@ class ConsumerFacts:
     subjects: Sequence[str] = ()
     """Subjects of the stream, if the consumer selects none of its messages."""
     mirror_lag: int = 0
+    unknown: Sequence[str] = ()
+    """What this user may not read."""
 
     @property
     def is_pull(self) -> bool:
@@ -69,6 +72,17 @@ class StreamFacts:
     max_storage: int = -1
     missing_origins: Sequence[str] = ()
     """Origins of the same account and domain that do not exist."""
+    unknown: Sequence[str] = ()
+    """What this user may not read."""
+
+
+async def permitted(answer: Awaitable[AnswerT], default: AnswerT, unknown: list[str], what: str) -> AnswerT:
+    """Return an answer, or the default with a line in `unknown` if the user may not ask for it."""
+    try:
+        return await answer
+    except NotAuthorisedError as refusal:
+        unknown.append(f"{what}: {refusal}")
+        return default
 
 
 def filters_of(config: ConsumerConfig) -> list[str]:

@@ -13,7 +13,7 @@ from natsctl.api.errors import ApiResponseError, ErrCode
 from natsctl.api.stream import DiscardPolicy, RetentionPolicy
 from natsctl.api.times import format_time, parse_time
 from natsctl.api.units import format_duration, parse_ttl, plural
-from natsctl.client.explain.evidence import ago, filters_of, messages_from, moment
+from natsctl.client.explain.evidence import ago, filters_of, messages_from, moment, permitted
 from natsctl.client.explain.explanation import Cause, Explanation, is_selected, listed
 
 if TYPE_CHECKING:
@@ -55,7 +55,9 @@ async def explain_message(manager: Manager, stream: str, seq: int) -> MessageExp
         if failure.err_code != ErrCode.NO_MESSAGE_FOUND:
             raise
         return await _missing(manager, about, info, seq)
-    consumers = [answer.value for answer in await manager.consumer_list(stream)]
+    unknown: list[str] = []
+    answers = await permitted(manager.consumer_list(stream), [], unknown, "the consumers")
+    consumers = [answer.value for answer in answers]
     counted = MAX_CONSUMERS_COUNTED
     views = []
     for consumer in consumers:
@@ -71,13 +73,24 @@ async def explain_message(manager: Manager, stream: str, seq: int) -> MessageExp
         f"expires {expires}" if expires else "no limit of time removes it",
         *_fronts(info, seq),
     ]
+    causes = [
+        Cause(
+            f"the message reached max_deliver of consumer {view.consumer}: it is not delivered to it again",
+            [view.evidence],
+            f"natsctl stream get {stream} {seq}",
+        )
+        for view in views
+        if view.state == "past the limit"
+    ]
+    unknown += _unseen(views)
+    verdict = causes[0].text if causes else _summary(views) if answers or not unknown else "the message is stored"
     return MessageExplanation(
-        about, _summary(views), [], [], consumers=views, expires=expires, state=facts, unknown=_unseen(views)
+        about, verdict, causes, [], consumers=views, expires=expires, state=facts, unknown=unknown
     )
 
 
-_ORDER: Final = ("pending", "delivered", "not reached", "settled", "filtered out")
-"""The states of a message; pending ones need attention first."""
+_ORDER: Final = ("past the limit", "pending", "delivered", "not reached", "settled", "filtered out")
+"""The states of a message; those that need attention first."""
 
 
 def _view(consumer: ConsumerInfo, message: StoredMsg) -> ConsumerView | None:
@@ -94,6 +107,9 @@ def _view(consumer: ConsumerInfo, message: StoredMsg) -> ConsumerView | None:
     if seq <= floor:
         return ConsumerView(name, "settled", f"at or below the ack floor {floor:,}")
     if not consumer.num_ack_pending:
+        if limit := max(0, consumer.config.max_deliver):
+            evidence = f"above the ack floor {floor:,}, and nothing waits for an ack: it reached max_deliver {limit:,}"
+            return ConsumerView(name, "past the limit", evidence)
         return ConsumerView(name, "settled", "delivered, and no message waits for an ack")
     if consumer.config.ack_policy == AckPolicy.ALL:
         return ConsumerView(name, "pending", f"above the ack floor {floor:,}{_next_delivery(consumer)}")

@@ -18,6 +18,7 @@ from natsctl.client.explain.evidence import (
     leaderless,
     moment,
     other_stream,
+    permitted,
     span,
     subjects_of,
 )
@@ -33,7 +34,7 @@ from natsctl.client.explain.explanation import (
 
 if TYPE_CHECKING:
     from natsctl.api.consumer import ConsumerInfo
-    from natsctl.api.stream import StreamSourceInfo
+    from natsctl.api.stream import StreamConfig, StreamSourceInfo, StreamState
     from natsctl.client.explain.evidence import StreamReport
     from natsctl.client.manager import Manager
 
@@ -81,25 +82,30 @@ def explain_facts(facts: StreamFacts) -> Explanation:
         f"messages {state.first_seq:,} to {state.last_seq:,}, {state.messages:,} stored, {state.num_deleted:,} gaps"
     )
     shown = [counts, f"{format_size(state.bytes)}, the last message {ago(state.last_ts, facts.now_ns)}"]
-    return apply_rules(about, RULES, facts, healthy, unknown=list(_UNSEEN), state=shown)
+    return apply_rules(about, RULES, facts, healthy, unknown=[*_UNSEEN, *facts.unknown], state=shown)
 
 
 async def _facts(manager: Manager, info: StreamReport) -> StreamFacts:
     config = info.config
     consumers: list[ConsumerInfo] = []
+    unknown: list[str] = []
     if config.retention != RetentionPolicy.LIMITS:
-        consumers = [answer.value for answer in await manager.consumer_list(config.name)]
+        answers = await permitted(manager.consumer_list(config.name), [], unknown, "the consumers")
+        consumers = [answer.value for answer in answers]
     subjects: dict[str, int] = {}
     if config.max_msgs_per_subject > 0 and info.state.messages:
         subjects = await subjects_of(manager, config.name)
     overlapping: set[str] = set()
     for subject in list(config.subjects or ())[:MAX_SHOWN]:
-        overlapping.update(await manager.stream_names(subject=subject))
+        names = await permitted(manager.stream_names(subject=subject), [], unknown, f"other streams on {subject}")
+        overlapping.update(names)
     storage, max_storage = await _account_storage(manager, info)
     local = [
         origin for origin in (config.mirror, *(config.sources or ())) if origin is not None and not origin.external
     ]
-    others = await asyncio.gather(*(other_stream(manager, origin.name) for origin in local))
+    others = await asyncio.gather(
+        *(permitted(other_stream(manager, origin.name), info, unknown, f"origin {origin.name}") for origin in local)
+    )
     missing = [origin.name for origin, stream in zip(local, others, strict=True) if stream is None]
     return StreamFacts(
         info,
@@ -110,15 +116,16 @@ async def _facts(manager: Manager, info: StreamReport) -> StreamFacts:
         storage,
         max_storage,
         missing,
+        unknown,
     )
 
 
 async def _account_storage(manager: Manager, info: StreamReport) -> tuple[int, int]:
-    """Return use and limit of the account for the stream's kind of storage."""
+    """Return use and limit of the account for the stream's kind of storage: -1 is unlimited, 0 unknown."""
     try:
         account = (await manager.account_info()).value
     except NatsctlError:  # a user may ask for streams only
-        return 0, -1
+        return 0, 0
     place = account.tiers.get(f"R{max(1, info.config.num_replicas)}") or account
     if info.config.storage == StorageType.MEMORY:
         return place.memory, place.limits.max_memory
@@ -161,7 +168,7 @@ def _full(facts: StreamFacts) -> Outcome:
     if 0 < config.max_msgs <= state.messages:
         evidence = [f"messages {state.messages:,}, max_msgs {config.max_msgs:,}, discard new"]
         return Cause("max_msgs is reached: publishes are refused (10077)", evidence, step)
-    if config.max_bytes > 0 and state.bytes >= config.max_bytes * NEAR_LIMIT:
+    if _at_max_bytes(config, state):
         evidence = [f"{state.bytes:,} bytes, max_bytes {config.max_bytes:,}, discard new"]
         return Cause("max_bytes is reached: publishes are refused (10077)", evidence, step)
     if config.discard_new_per_subject and config.max_msgs_per_subject > 0:
@@ -207,10 +214,11 @@ def _failing_origin(facts: StreamFacts, noun: str, origin: StreamSourceInfo | No
     step = f"natsctl explain stream {origin.name}"
     if origin.error is not None:
         evidence.append(f"error: {origin.error.description or origin.error.code}")
-        return Cause(f"the {noun} {origin.name} fails: {origin.error.description}", evidence, step)
     if origin.name in facts.missing_origins:
         evidence.append(f"no stream {origin.name} answers in this account")
         return Cause(f"the {noun} {origin.name} does not exist or does not answer", evidence, "natsctl stream ls -a")
+    if origin.error is not None:
+        return Cause(f"the {noun} {origin.name} fails: {origin.error.description}", evidence, step)
     if origin.active < 0 or origin.active > SILENT_NS:
         evidence.append("the origin has not answered for this long")
         return Cause(f"the {noun} {origin.name} is not connected", evidence, step)
@@ -241,7 +249,7 @@ def _unlistened(facts: StreamFacts) -> Outcome:
 
 def _overlap(facts: StreamFacts) -> Outcome:
     if not facts.overlapping:
-        return "no other stream stores its subjects"
+        return None if facts.unknown else "no other stream stores its subjects"
     evidence = [f"these streams store some of its subjects too: {listed(facts.overlapping)}"]
     text = "a subject is stored by several streams: a publisher gets the ack of the fastest"
     return Cause(text, evidence, "natsctl explain subject SUBJECT")
@@ -253,6 +261,8 @@ def _no_interest(facts: StreamFacts) -> Outcome:
         return "limits retention: acknowledged messages stay"
     if config.retention == RetentionPolicy.WORKQUEUE:
         return f"work-queue retention: an acknowledged message is removed, {plural(len(facts.consumers), 'consumer')}"
+    if facts.stream.state.consumer_count != len(facts.consumers):
+        return None  # this user may not see them
     if not facts.consumers:
         text = "interest retention without a consumer: every message is removed at once"
         return Cause(text, ["retention interest, consumers 0"], f"natsctl consumer add {config.name}")
@@ -298,11 +308,16 @@ def _per_second(facts: StreamFacts) -> str:
     return f"{state.messages / span_s:,.1f} messages"
 
 
+def _at_max_bytes(config: StreamConfig, state: StreamState) -> bool:
+    """Return whether a message of the average size exceeds max_bytes."""
+    return config.max_bytes > 0 and state.bytes + state.bytes // max(1, state.messages) > config.max_bytes
+
+
 def _explains_front(facts: StreamFacts, name: str) -> bool:
     """Return whether this limit removes messages from the start of the stream now."""
     config, state = facts.stream.config, facts.stream.state
     at_msgs = 0 < config.max_msgs <= state.messages
-    at_bytes = config.max_bytes > 0 and state.bytes >= config.max_bytes * NEAR_LIMIT
+    at_bytes = _at_max_bytes(config, state)
     return {"max_msgs": at_msgs, "max_bytes": at_bytes and not at_msgs, "max_age": not at_msgs and not at_bytes}[name]
 
 

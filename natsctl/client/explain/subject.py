@@ -86,7 +86,8 @@ def _verdict(route: StreamRoute, subject: str) -> str:
         f"{plural(len(route.consumers), 'consumer')} get it" if len(route.consumers) != 1 else "1 consumer gets it"
     )
     renamed = f" as {route.stored_as}" if route.stored_as != subject else ""
-    return f"stream {route.stream} stores it{renamed}, {readers}"
+    meaning = f" ({route.bucket})" if route.bucket else ""
+    return f"stream {route.stream} stores it{renamed}{meaning}, {readers}"
 
 
 def _described(route: StreamRoute) -> str:
