@@ -157,7 +157,7 @@ FEW_MAPPINGS: Final = 8
 MAPPING_COST: Final = 8
 """Cost of each destination of a mapping that is compiled."""
 MAX_DRAWN: Final = 1024
-"""Messages whose destination is kept while they wait; others get a new one."""
+"""Messages that keep their destination while they wait; others get a new one."""
 
 
 Mapping: TypeAlias = "SubjectMapping | PatternMapping | WeightedDestination"

@@ -90,7 +90,7 @@ async def explain_message(manager: Manager, stream: str, seq: int) -> MessageExp
 
 
 _ORDER: Final = ("past the limit", "pending", "delivered", "not reached", "settled", "filtered out")
-"""The states of a message; those that need attention first."""
+"""The states of a message, from the most urgent."""
 
 
 def _view(consumer: ConsumerInfo, message: StoredMsg) -> ConsumerView | None:
