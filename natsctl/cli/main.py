@@ -10,9 +10,12 @@ import io
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from natsctl.cli.framework.nouns import BY_WORD, NOUNS
+
+if TYPE_CHECKING:
+    from natsctl.cli.framework.invocation import CommandHost
 
 MAX_NOUNS = 4
 """Most nouns that the error for a verb without its noun shows."""
@@ -40,64 +43,40 @@ def _open_missing() -> None:
 def run(words: list[str]) -> int:
     """Run one command line and return its exit code; its output was written to stdout and stderr."""
     try:
-        code = _dispatch(words)
+        code = dispatch(words)
         sys.stdout.flush()
     except BrokenPipeError:
-        _drop_stdout()  # the reader has closed the pipe
+        from natsctl.cli.framework.output import drop_stdout
+
+        drop_stdout()  # the reader has closed the pipe
         return 0
     except KeyboardInterrupt:
         from natsctl.api.errors import ExitCode
 
         return ExitCode.INTERRUPTED
     except Exception as failure:
-        return _failed(failure, words)
+        from natsctl.cli.framework.command_line import wants_json
+        from natsctl.cli.framework.output import report_failure
+
+        return report_failure(failure, as_json=wants_json(words), trace="--trace" in words)
     return code
 
 
-def _failed(failure: Exception, words: Sequence[str]) -> int:
-    """Report a failure on stderr and return its exit code.
-
-    A failure that is no NatsctlError shows its traceback under --trace.
-    """
-    from natsctl.api.errors import NatsctlError, UsageError
-    from natsctl.cli.framework.command_line import wants_json
-    from natsctl.cli.framework.output import exit_code_of, laid_out, render_error, stderr_width, write_stderr
-
-    if isinstance(failure, UnicodeEncodeError):
-        # Arguments that are not UTF-8 fail only at the wire or a file, as bodies and paths may be any bytes.
-        near = failure.object[max(0, failure.start - 20) : failure.end + 20]
-        failure = UsageError(f"not UTF-8 text: {near.encode('utf-8', 'backslashreplace').decode()}")
-    if "--trace" in words and not isinstance(failure, NatsctlError):
-        import traceback
-
-        traceback.print_exception(failure)
-    try:
-        sys.stdout.flush()
-    except OSError:
-        _drop_stdout()
-    as_json = wants_json(words)
-    write_stderr(laid_out(render_error(failure, as_json), None if as_json else stderr_width()))
-    return exit_code_of(failure)
-
-
-def _drop_stdout() -> None:
-    """Discard the rest of stdout: flushed again at exit, it would change the exit code."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _dispatch(words: list[str]) -> int:
+def dispatch(words: list[str], host: CommandHost | None = None) -> int:
+    """Return the exit code of a command line; raises its errors. With a `host` it runs inside another command."""
     if not words or words in (["--help"], ["-h"], ["help"]):
         return _show_root_help()
-    if words[0] == "__complete":
+    if words[0] == "__complete" and host is None:
         from natsctl.cli.framework.candidates import answer
 
         return answer(words[1:])
-    if words[:2] == ["server", "run"]:
+    if words[:2] == ["server", "run"] and host is None:
         return _serve(words[2:])
     if words in (["--version"], ["version"]):
         return _show_version()
     if words[0] == "help":
         words = [*words[1:], "--help"]
+    from natsctl.api.errors import UsageError
     from natsctl.cli.framework.command_line import leading, run_noun
 
     given, rest = leading(words)
@@ -107,10 +86,12 @@ def _dispatch(words: list[str]) -> int:
         return _show_root_help()
     noun = BY_WORD.get(rest[0])
     if noun is None:
-        return _run_other(rest, given)
+        return _run_other(rest, given, host)
     if [noun.name, *rest[1:2]] == ["server", "run"]:
+        if host is not None:
+            raise UsageError("server run cannot run inside another command", hint="start it in its own process")
         return _serve(rest[2:])
-    return run_noun(noun, rest[1:], given)
+    return run_noun(noun, rest[1:], given, host)
 
 
 def _show_version() -> int:
@@ -131,14 +112,16 @@ def _serve(words: Sequence[str]) -> int:
     return serve(words)
 
 
-def _run_other(words: Sequence[str], given: dict[str, Any]) -> int:
-    """Execute the program that the first word names; raises UsageError if it does not exist."""
+def _run_other(words: Sequence[str], given: dict[str, Any], host: CommandHost | None) -> int:
+    """Execute the program that the first word names; raises UsageError if it does not exist, or a host is there."""
+    from natsctl.api.errors import UsageError
     from natsctl.cli.framework.programs import program_of, programs, run_program
+    from natsctl.cli.framework.resolve import did_you_mean
 
     if path := program_of(words[0]):
+        if host is not None:
+            raise UsageError(f"{path} cannot run inside another command", hint="run it from a shell")
         run_program(path, words[1:], given)
-    from natsctl.api.errors import UsageError
-    from natsctl.cli.framework.resolve import did_you_mean
 
     known = {**BY_WORD, **{name: name for name in programs()}}
     hint = did_you_mean(words[0], known) or _with_nouns(words[0]) or "see natsctl --help"

@@ -328,6 +328,18 @@ class Connection:
             else:
                 self.notify(f"{lost.text}: going on with {self.url}")
 
+    @property
+    def is_in_use(self) -> bool:
+        """Return whether messages are still to be sent, or a subscription has not ended."""
+        return bool(self._subscriptions or self._client._pending_data_size)
+
+    async def release(self) -> None:
+        """Send all messages and end every subscription; raises as `flush`, but not for a lost connection."""
+        for subscription in list(self._subscriptions):
+            await subscription.stop()
+        if not self.lost:
+            await self.flush()
+
     async def close(self) -> None:
         """End the connection; published messages are sent first."""
         self._closed = True

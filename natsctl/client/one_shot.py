@@ -121,17 +121,33 @@ class PlainConnection:
     tracer = None
     trace = trace_answer = staticmethod(not_traced)
 
-    def __init__(self, target: Target, wire: BlockingConnection, *, dry_run: bool, changes: bool) -> None:
-        """If the work `changes` something, it is not repeated after a failure."""
+    def __init__(self, target: Target, wire: BlockingConnection) -> None:
         self.target = target
         self.timeout_s = target.timeout_s
-        self.dry_run = dry_run
+        self.dry_run = False
         self.received = Received()
         self._wire = wire
-        self._changes = changes
+        self.changes = False
 
     def shut(self) -> None:
         self._wire.close()
+
+    def ask(
+        self,
+        work: Callable[[Manager], Awaitable[T]],
+        received: Received,
+        *,
+        dry_run: bool = False,
+        changes: bool = False,
+    ) -> T:
+        """Return the result of `work(manager)`; if it `changes` something, it is not repeated after a failure.
+
+        Raises NeedsMoreError if the work needs more, and the errors of the work.
+        """
+        from natsctl.client.manager import Manager
+
+        self.received, self.dry_run, self.changes = received, dry_run, changes
+        return completed(work(Manager(cast("Connection", self))))
 
     async def request(
         self, subject: str, body: bytes = b"", *, headers: HeaderLike | None = None, timeout_s: float | None = None
@@ -177,7 +193,7 @@ class PlainConnection:
         """Return the error for a failure other than silence."""
         refused = failure.refused if isinstance(failure, ServerLineError) else None
         unsent = isinstance(failure, UnicodeEncodeError)
-        if unsent or not self._changes or (refused and refused[0] == "publish"):
+        if unsent or not self.changes or (refused and refused[0] == "publish"):
             return NeedsMoreError()
         from natsctl.client.connection import ConnectionLostError, refusal
 
@@ -186,54 +202,29 @@ class PlainConnection:
         return ConnectionLostError(f"the connection to {self.target.shown} was lost")
 
 
-def open_plain(target: Target, name: str, *, dry_run: bool, changes: bool = False) -> PlainConnection | None:
-    """Return a connection to a target of one address without TLS, signatures and proxy; None if it needs more.
+def open_plain(target: Target, name: str) -> PlainConnection:
+    """Return a connection to a target of one address without TLS, signatures and proxy.
 
     Secrets that are kept elsewhere are left to nats-py too: another program must not be asked for them twice. Raises
-    UnreachableError if the server is silent, and UsageError for unreadable secrets.
+    NeedsMoreError for another target, UnreachableError if the server is silent, and UsageError for unreadable secrets.
     """
     settings = target.settings
     if not target.urls[0].startswith("nats://") or len(target.urls) > 1:
-        return None
+        raise NeedsMoreError
     if settings.creds or settings.nkey or settings.user_jwt or "://" in settings.password + settings.token:
-        return None
+        raise NeedsMoreError
     if settings.socks_proxy or wants_tls(settings, target.urls):
-        return None
+        raise NeedsMoreError
     try:
         wire = open_wire(target, name, target.timeout_s)
     except TimeoutError as failure:
         _raise_silence(failure, target)
     except (OSError, ValueError):
-        return None
-    return PlainConnection(target, wire, dry_run=dry_run, changes=changes)
+        raise NeedsMoreError from None
+    return PlainConnection(target, wire)
 
 
 def _raise_silence(failure: TimeoutError, target: Target) -> NoReturn:
     from natsctl.client.dial import explained
 
     raise explained(failure, target.urls[0], target) from failure
-
-
-def ask_plainly(
-    target: Target,
-    name: str,
-    work: Callable[[Manager], Awaitable[T]],
-    received: Received,
-    *,
-    dry_run: bool,
-    changes: bool = False,
-) -> T:
-    """Return the result of `work(manager)` on a plain connection.
-
-    Raises NeedsMoreError if the target or the work needs more, and as `open_plain`.
-    """
-    from natsctl.client.manager import Manager
-
-    connection = open_plain(target, name, dry_run=dry_run, changes=changes)
-    if connection is None:
-        raise NeedsMoreError
-    connection.received = received
-    try:
-        return completed(work(Manager(cast("Connection", connection))))
-    finally:
-        connection.shut()

@@ -60,11 +60,14 @@ class Published:
     def running(self, run: Callable[..., int]) -> Callable[..., int]:
         """The same function, which judges the documents of a command that succeeds."""
 
-        def judged(noun: Any, words: list[str], given: dict[str, Any]) -> int:
-            self._documents.clear()
-            code = run(noun, words, given)
-            if code == 0:
-                self._judge(noun, list(words), "dry_run" in given or "--dry-run" in words)
+        def judged(noun: Any, words: list[str], given: dict[str, Any], host: Any = None) -> int:
+            outer, self._documents = self._documents, []
+            try:
+                code = run(noun, words, given, host)
+                if code == 0:
+                    self._judge(noun, list(words), "dry_run" in given or "--dry-run" in words)
+            finally:
+                self._documents = outer
             return code
 
         return judged

@@ -63,7 +63,7 @@ def test_an_unexpected_failure_is_one_line_and_exit_1(
     def explode(words: list[str]) -> int:
         raise KeyError("surprise")
 
-    monkeypatch.setattr("natsctl.cli.main._dispatch", explode)
+    monkeypatch.setattr("natsctl.cli.main.dispatch", explode)
     assert run(["stream", "ls"]) == ExitCode.FAILED
     assert capsys.readouterr().err == "natsctl: error: unexpected KeyError: 'surprise'\n"
     assert run(["stream", "ls", "--trace"]) == ExitCode.FAILED

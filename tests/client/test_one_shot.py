@@ -53,8 +53,8 @@ def _serving(fake: Any) -> Iterator[str]:
 
 @contextmanager
 def _plain(target: Target, *, changes: bool = False) -> Iterator[Any]:
-    connection = open_plain(target, "test", dry_run=False, changes=changes)
-    assert connection is not None
+    connection = open_plain(target, "test")
+    connection.changes = changes
     try:
         yield connection
     finally:
@@ -106,7 +106,7 @@ def test_a_silent_server_is_unreachable_within_the_timeout() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         target = _target(f"127.0.0.1:{silent.getsockname()[1]}", 0.1)
         with pytest.raises(UnreachableError, match=r"within 0\.1s"):
-            open_plain(target, "test", dry_run=False)
+            open_plain(target, "test")
 
 
 @pytest.mark.parametrize("fault", ["refused", "fatal"])
@@ -201,8 +201,8 @@ def test_what_cannot_be_sent_is_left_to_nats_py(fake: Any, subject: str) -> None
 @pytest.mark.parametrize("tls", [False, True])
 def test_a_refused_login_or_tls_that_the_server_wants_is_left_to_nats_py(fake: Any, tls: bool) -> None:
     fake.info["tls_required"], fake.login_error = tls, "" if tls else "Authorization Violation"
-    with _serving(fake) as url:
-        assert open_plain(_target(url), "test", dry_run=False) is None
+    with _serving(fake) as url, pytest.raises(NeedsMoreError):
+        open_plain(_target(url), "test")
     assert bool(fake.connects) is not tls
 
 
@@ -222,12 +222,13 @@ def test_a_refused_login_or_tls_that_the_server_wants_is_left_to_nats_py(fake: A
     ],
 )
 def test_other_targets_are_left_to_nats_py(url: str, settings: dict[str, Any]) -> None:
-    assert open_plain(_target(url, **settings), "test", dry_run=False) is None
+    with pytest.raises(NeedsMoreError):
+        open_plain(_target(url, **settings), "test")
 
 
 def test_an_unreadable_secret_is_a_usage_error(fake: Any) -> None:
     with _serving(fake) as url, pytest.raises(UsageError, match="token: not base64"):
-        open_plain(_target(url, token="data:;base64,?"), "test", dry_run=False)
+        open_plain(_target(url, token="data:;base64,?"), "test")
 
 
 def test_several_requests_share_an_inbox(fake: Any) -> None:

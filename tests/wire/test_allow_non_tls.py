@@ -7,6 +7,7 @@ import ssl
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -16,7 +17,7 @@ import pytest
 from natsctl.api.errors import ExitCode
 from natsctl.cli.main import run as run_main
 from natsctl.client.dial import connect
-from natsctl.client.one_shot import open_one_shot, open_plain
+from natsctl.client.one_shot import NeedsMoreError, open_one_shot, open_plain
 from natsctl.client.servers import Target, resolve
 from natsctl.client.settings import Settings
 from natsctl.spark.source.handshake import ServerSettings
@@ -72,10 +73,8 @@ def test_completion_and_single_requests(offering: TlsServer, wanted: bool) -> No
     assert isinstance(client._wire._wire, ssl.SSLSocket) is wanted
     assert client.ask("STREAM.NAMES")["total"] == 0
     client.shut()
-    plain = open_plain(known, "test", dry_run=False)
-    assert (plain is None) is wanted
-    if plain is not None:
-        plain.shut()
+    with pytest.raises(NeedsMoreError) if wanted else nullcontext():
+        open_plain(known, "test").shut()
 
 
 @pytest.mark.parametrize("wanted", [False, True], ids=["nats", "tls"])

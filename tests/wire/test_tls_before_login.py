@@ -16,7 +16,7 @@ from natsctl.api.errors import ExitCode, UnreachableError
 from natsctl.cli.main import run as run_main
 from natsctl.client.dial import connect
 from natsctl.client.nats_py import client_class
-from natsctl.client.one_shot import open_one_shot, open_plain
+from natsctl.client.one_shot import NeedsMoreError, open_one_shot, open_plain
 from natsctl.client.servers import Target, resolve
 from natsctl.client.settings import Settings
 from natsctl.server.embedded import SharedServer, join
@@ -77,10 +77,11 @@ def run_completion(recorder: HandshakeRecorder, ca: Path | None) -> bool:
 
 
 def run_plain(recorder: HandshakeRecorder, ca: Path | None) -> bool:
-    connection = open_plain(target(recorder.port, ca), "test", dry_run=False)
-    if connection is not None:
-        connection.shut()
-    return connection is not None
+    try:
+        open_plain(target(recorder.port, ca), "test").shut()
+    except NeedsMoreError:
+        return False
+    return True
 
 
 def run_spark(recorder: HandshakeRecorder, ca: Path | None) -> bool:

@@ -12,7 +12,8 @@ import os
 import signal
 import sys
 import typing
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -30,11 +31,12 @@ from natsctl.client.received import UNUSABLE, UnreadableEntriesError
 
 if TYPE_CHECKING:
     from natsctl.cli.framework.flags import Flag
+    from natsctl.cli.framework.invocation import CommandHost
 
 _TERMINATED = 128 + signal.SIGTERM
 
 
-def run_noun(noun: Verb, words: Sequence[str], given: dict[str, Any]) -> int:
+def run_noun(noun: Verb, words: Sequence[str], given: dict[str, Any], host: CommandHost | None = None) -> int:
     """Run the command of a noun and return its exit code; raises UsageError and the errors of the command."""
     rows, rest = find(noun, words)
     path = " ".join(["natsctl", *(row.name for row in rows)])
@@ -42,6 +44,8 @@ def run_noun(noun: Verb, words: Sequence[str], given: dict[str, Any]) -> int:
     if function is None:
         return _show_group(noun, rows[-1], path, rest, given)
     command = command_of(function)
+    if host is not None:
+        rest = host.started(rows, rest, has_json="--json" in command.flags)
     more, kept = take_out(rest, command.flags, OF_NOUNS.get(noun.name))
     given = {**given, **more}
     if "help" in given:
@@ -49,9 +53,11 @@ def run_noun(noun: Verb, words: Sequence[str], given: dict[str, Any]) -> int:
 
         print(render_command_help(command, path, rows[-1].examples))
         return 0
-    before = signal.signal(signal.SIGTERM, _terminate)
-    with display_settings(given):
-        session = Session(GlobalOptions(**given_on_stdin(given)), json=wants_json(rest))
+    if host is not None:
+        given.update(host.missing_options(given))
+    with display_settings(given), _ending_cleanly() if host is None else nullcontext():
+        options = GlobalOptions(**given_on_stdin(given))
+        session = Session(options, json=wants_json(rest) or (host is not None and host.json), host=host)
         try:
             return _run(command, kept, path, session)
         except (NatsctlError, KeyboardInterrupt) as failure:
@@ -59,9 +65,22 @@ def run_noun(noun: Verb, words: Sequence[str], given: dict[str, Any]) -> int:
             raise
         finally:
             session.close()
-            signal.signal(signal.SIGTERM, before)
             if rows[-1].name not in READING:
                 forget_names(os.environ)
+
+
+@contextmanager
+def _ending_cleanly() -> Iterator[None]:
+    """End as Ctrl-C does on SIGTERM, so that unfinished work is cleaned up."""
+    before = signal.signal(signal.SIGTERM, _terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _terminate(number: int, frame: FrameType | None) -> None:
+    sys.exit(_TERMINATED)
 
 
 def _show_group(noun: Verb, group: Verb, path: str, words: Sequence[str], given: dict[str, Any]) -> int:
@@ -88,11 +107,6 @@ def _unknown(group: Verb, word: str, path: str) -> UsageError:
         return UsageError(f"unknown flag {flag}", hint=did_you_mean(flag, BY_SPELLING) or f"see {path} --help")
     by_word = {name: verb for verb in group.verbs for name in verb.words}
     return UsageError(f"unknown command {word!r}", hint=did_you_mean(word, by_word) or f"see {path} --help")
-
-
-def _terminate(number: int, frame: FrameType | None) -> None:
-    """End as Ctrl-C does, so that unfinished work is cleaned up."""
-    sys.exit(_TERMINATED)
 
 
 def _report_unreadable(session: Session, failure: BaseException) -> None:

@@ -114,6 +114,8 @@ def _asked(action: str, typed: str) -> bool:
 def _why_not(session: Session) -> str:
     if session.json:
         return "nothing is asked with -j"
+    if session.host is not None and session.host.unattended:
+        return session.host.unattended
     if sys.stdin.isatty() and sys.stderr.isatty():
         return "nothing is asked with --no-input"
     return "there is no terminal"

@@ -195,6 +195,13 @@ HEADINGS: Mapping[str, tuple[Verb, ...]] = {
     ),
     "natsctl itself": (
         Verb("context, ctx", "context.VERBS", "Create, list, choose and check contexts: servers and logins by name"),
+        Verb(
+            "batch",
+            "batch.batch",
+            "Run the command lines of a file or stdin",
+            answer="cli.batch:BatchResult*",
+            examples=("natsctl batch setup.txt", "natsctl batch --keep-going -j setup.txt"),
+        ),
         Verb("completion", "completion.VERBS", "Install or print shell completion for bash, zsh and fish"),
         Verb("schema", "schema.VERBS", "Show the JSON schemas of -j and of the API, and validate documents"),
         Verb("errors, err, error", "errors.VERBS", "Explain JetStream's errors by number"),

@@ -320,6 +320,44 @@ MAX_FAULTS = 200
 """Mistakes of documents that an error lists; natsctl validate shows all."""
 
 
+def report_failure(failure: Exception, *, as_json: bool, trace: bool = False) -> ExitCode:
+    """Report a failure on stderr and return its exit code.
+
+    With `trace` one that is no NatsctlError shows its traceback.
+    """
+    from natsctl.api.errors import NatsctlError
+
+    failure = translated_failure(failure)
+    if trace and not isinstance(failure, NatsctlError):
+        import traceback
+
+        traceback.print_exception(failure)
+    try:
+        sys.stdout.flush()
+    except OSError:
+        drop_stdout()
+    write_stderr(laid_out(render_error(failure, as_json), None if as_json else stderr_width()))
+    return exit_code_of(failure)
+
+
+def translated_failure(failure: Exception) -> Exception:
+    """Return the usage error for arguments that are not UTF-8, else the failure.
+
+    They fail only at the wire or a file, as bodies and paths may be any bytes.
+    """
+    from natsctl.api.errors import UsageError
+
+    if not isinstance(failure, UnicodeEncodeError):
+        return failure
+    near = failure.object[max(0, failure.start - 20) : failure.end + 20]
+    return UsageError(f"not UTF-8 text: {near.encode('utf-8', 'backslashreplace').decode()}")
+
+
+def drop_stdout() -> None:
+    """Discard the rest of stdout: flushed again at exit, it would change the exit code."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def exit_code_of(failure: BaseException) -> ExitCode:
     """Return the exit code of a failure: the one mapping to the table of exit codes."""
     from natsctl.api.errors import ExitCode

@@ -5,6 +5,8 @@ later ones use the same connection, and `close` (called by main) ends it. Betwee
 a person may take minutes over a prompt, or Spark over its work: a connection that rested longer than `MAX_REST_S` is
 reopened, because the server may have closed it as stale by then, and so is one that is found to be lost after a shorter
 rest, as the server may have been restarted. Secrets for the login may come from stdin (`--password-stdin`).
+
+Commands of a batch have a session each, and share the connections of their host.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from natsctl.api.errors import UsageError
+from natsctl.api.errors import ApiResponseError, UsageError
 from natsctl.cli.framework.globals import GlobalOptions
 from natsctl.cli.framework.output import COLOUR
 from natsctl.client.received import Received
@@ -25,9 +27,11 @@ from natsctl.client.received import Received
 if TYPE_CHECKING:
     import asyncio
 
+    from natsctl.cli.framework.invocation import CommandHost
     from natsctl.client.audit.recording import RecordedConnection
     from natsctl.client.connection import Connection
     from natsctl.client.manager import Manager
+    from natsctl.client.one_shot import PlainConnection
     from natsctl.client.servers import Target
 
 
@@ -38,6 +42,61 @@ UNSEEN_REST_S = 1.0
 """Idle time after which a connection is checked before it is used."""
 
 
+class SessionLink:
+    """The connections to one server: plain for single requests, or over nats-py with its event loop."""
+
+    __slots__ = ("embedded", "last_used_s", "manager", "plain", "runner", "working")
+
+    def __init__(self) -> None:
+        self.plain: PlainConnection | None = None
+        self.runner: asyncio.Runner | None = None
+        self.manager: Manager | None = None
+        self.embedded: Any = None
+        self.last_used_s = 0.0
+        self.working: asyncio.Task[Any] | None = None
+
+    @property
+    def rest_s(self) -> float:
+        """Return the seconds since the last use."""
+        return time.monotonic() - self.last_used_s
+
+    def release(self) -> None:
+        """Send and end whatever a finished command left on the connection, so that the next command can use it."""
+        manager, runner = self.manager, self.runner
+        if manager is not None and runner is not None and manager.connection.is_in_use:
+            runner.run(manager.connection.release())
+
+    def close_plain(self) -> None:
+        plain, self.plain = self.plain, None
+        if plain is not None:
+            plain.shut()
+
+    def close(self) -> None:
+        """End the connections, the loop and, if it was started here, the embedded server."""
+        self.close_plain()
+        manager, self.manager = self.manager, None
+        runner, self.runner = self.runner, None
+        try:
+            if runner is not None:
+                if manager is not None:
+                    runner.run(self._end(manager))
+                runner.close()
+        finally:
+            embedded, self.embedded = self.embedded, None
+            if embedded is not None:
+                embedded.stop()
+
+    async def _end(self, manager: Manager) -> None:
+        """End the connection, after work that SIGTERM interrupted has cleaned up."""
+        import asyncio
+
+        task, self.working = self.working, None
+        if task is not None and not task.done():
+            task.cancel()
+            await asyncio.wait((task,))
+        await manager.connection.close()
+
+
 class Session:
     """Session of a command: `run` sends its requests, `interactive` is whether the user can be asked.
 
@@ -45,13 +104,10 @@ class Session:
     """
 
     __slots__ = (
-        "_embedded",
-        "_last_used_s",
-        "_manager",
-        "_runner",
-        "_working",
+        "_link",
         "archive",
         "effect",
+        "host",
         "json",
         "lasting",
         "options",
@@ -59,9 +115,13 @@ class Session:
         "waits",
     )
 
-    def __init__(self, options: GlobalOptions = GlobalOptions(), *, json: bool = False) -> None:
+    def __init__(
+        self, options: GlobalOptions = GlobalOptions(), *, json: bool = False, host: CommandHost | None = None
+    ) -> None:
         self.options = options
         self.json = json
+        self.host = host
+        """The command that runs this one in its process, and keeps its connection."""
         self.effect: dict[str, Any] = {}
         """Effect that a command would have, for the end of a dry run."""
         self.archive = ""
@@ -71,18 +131,16 @@ class Session:
         self.waits = not options.no_reconnect
         """Whether a command may wait for a server or a leader that is lost."""
         self.received = Received()
-        self._runner: asyncio.Runner | None = None
-        self._manager: Manager | None = None
-        self._embedded: Any = None
-        self._last_used_s = 0.0
-        self._working: asyncio.Task[Any] | None = None
+        self._link: SessionLink | None = None
 
     @property
     def interactive(self) -> bool:
         """Return whether questions may be asked.
 
-        Stdin and stderr are terminals and --no-input (NATSCTL_NO_INPUT) is not set.
+        Stdin and stderr are terminals, stdin is not used otherwise, and --no-input (NATSCTL_NO_INPUT) is not set.
         """
+        if self.host is not None and self.host.unattended:
+            return False
         if self.options.no_input or os.environ.get("NATSCTL_NO_INPUT", "").lower() not in ("", "0", "false", "no"):
             return False
         return sys.stdin.isatty() and sys.stderr.isatty()
@@ -101,12 +159,14 @@ class Session:
         """
         import asyncio
 
-        if self._runner is None:
-            self._runner = asyncio.Runner()
+        link = self._linked()
+        link.close_plain()
+        if link.runner is None:
+            link.runner = asyncio.Runner()
         try:
-            return self._runner.run(self._work(work, lasting or self.lasting))
+            return link.runner.run(self._work(link, work, lasting or self.lasting))
         finally:
-            self._last_used_s = time.monotonic()
+            link.last_used_s = time.monotonic()
 
     def ask(self, work: Callable[[Manager], Awaitable[T]], *, changes: bool = False) -> T:
         """Return the result of `work(manager)`, which makes requests, or publishes, sequentially.
@@ -114,15 +174,14 @@ class Session:
         A plain server is asked without asyncio and nats-py. Other work is left to `run`, which does all of the
         work again, unless it `changes` something that it may have done. Raises as `run`.
         """
-        from natsctl.client.one_shot import NeedsMoreError, ask_plainly
+        from natsctl.client.one_shot import NeedsMoreError
 
-        options = self.options
+        options, link = self.options, self._linked()
         answered: dict[tuple[str, bytes], dict[str, Any]] = {}
-        if not (self._manager or self._embedded or self.lasting or options.trace or options.tls_insecure):
+        if not (link.manager or link.embedded or self.lasting or options.trace or options.tls_insecure):
             _collect_again()
-            target, dry_run = self.target(), options.dry_run
             try:
-                return ask_plainly(target, self._name, work, self.received, dry_run=dry_run, changes=changes)
+                return self._ask_plainly(link, work, changes)
             except NeedsMoreError as needed:  # nats-py knows how to do it, or how to say why not
                 answered = needed.answered
 
@@ -132,42 +191,73 @@ class Session:
 
         return self.run(rest)
 
+    def _ask_plainly(self, link: SessionLink, work: Callable[[Manager], Awaitable[T]], changes: bool) -> T:
+        """Return the result of `work` on a plain connection.
+
+        Raises NeedsMoreError if the target or the work needs more, and as `open_plain`.
+        """
+        from natsctl.client.one_shot import open_plain
+
+        if link.rest_s > UNSEEN_REST_S:
+            link.close_plain()
+        if link.plain is None:
+            link.plain = open_plain(self.target(), self._name)
+        try:
+            result = link.plain.ask(work, self.received, dry_run=self.dry_run, changes=changes)
+        except ApiResponseError:
+            raise
+        except BaseException:  # its answer may arrive later
+            link.close_plain()
+            raise
+        finally:
+            link.last_used_s = time.monotonic()
+        return result
+
+    def _linked(self) -> SessionLink:
+        """Return the connections of this session: its own, or the host's to the same server."""
+        if self._link is None:
+            is_shared = self.host is not None and not self.archive
+            self._link = self.host.link_to(self.target()) if self.host is not None and is_shared else SessionLink()
+        return self._link
+
     @property
     def _name(self) -> str:
         from natsctl import __version__
 
         return self.options.connection_name or f"natsctl {__version__}"
 
-    async def _work(self, work: Callable[[Manager], Awaitable[T]], lasting: bool) -> T:
+    async def _work(self, link: SessionLink, work: Callable[[Manager], Awaitable[T]], lasting: bool) -> T:
         import asyncio
 
-        self._working = asyncio.current_task()
-        manager = self._manager
-        if manager is not None and not await self._usable(manager):
-            self._manager = None
+        link.working = asyncio.current_task()
+        manager = link.manager
+        if manager is not None and not await self._usable(manager, link.rest_s):
+            link.manager = None
             await manager.connection.close()
-        if self._manager is None:
-            self._manager = await self._connect()
+        if link.manager is None:
+            link.manager = await self._connect(link)
             _collect_again()
         # A live view that takes the whole terminal has no room for reports until its end.
         if not self.json and (lasting if not self.lasting else not sys.stdout.isatty()):
             from natsctl.cli.framework.output import log
 
             self.received.report = log
+        connection = link.manager.connection
+        connection.received = self.received
         if not self.archive:
-            connection = self._manager.connection
+            connection.dry_run = self.dry_run
+            self._watch(connection)
             # The embedded server is taken over by another command, at the same address.
             connection.patient = lasting and self.waits and connection.target.origin != "embedded"
             connection.reconnects = self.waits and (len(connection.target.urls) > 1 or connection.patient)
-        return await work(self._manager)
+        return await work(link.manager)
 
-    async def _usable(self, manager: Manager) -> bool:
+    async def _usable(self, manager: Manager, rested_s: float) -> bool:
         """Return whether the connection of the last run can be used, by its idle time."""
         from natsctl.api.errors import UnreachableError
 
         if manager.connection.lost:
             return manager.connection.patient
-        rested_s = time.monotonic() - self._last_used_s
         if self.archive:
             return True
         if UNSEEN_REST_S < rested_s <= MAX_REST_S:
@@ -177,29 +267,29 @@ class Session:
                 return manager.connection.patient
         return rested_s <= MAX_REST_S
 
-    async def _connect(self) -> Manager:
+    async def _connect(self, link: SessionLink) -> Manager:
         from natsctl.client.dial import NotListeningError, connect
         from natsctl.client.manager import Manager
         from natsctl.client.servers import TargetKind
 
         if self.archive:
-            recorded = self._recorded()
-            recorded.received = self.received
-            return Manager(cast("Connection", recorded))
-        target, options, name = self.target(), self.options, self._name
+            return Manager(cast("Connection", self._recorded()))
+        target, name = self.target(), self._name
         try:
-            connection = await connect(target, name=name, trace=options.trace)
+            connection = await connect(target, name=name)
         except NotListeningError:
             if target.kind is not TargetKind.DEFAULT:
                 raise
-            connection = await self._connect_embedded(target, name)
-        connection.dry_run = options.dry_run
-        connection.received = self.received
-        if not self.json:
-            from natsctl.cli.framework.output import log
-
-            connection.notify = log
+            connection = await self._connect_embedded(link, target, name)
         return Manager(connection)
+
+    def _watch(self, connection: Connection) -> None:
+        """Trace requests for --trace, and report a lost connection, unless a program reads stderr."""
+        from natsctl.cli.framework.output import log
+        from natsctl.client.connection import Tracer, ignore_notice
+
+        connection.tracer = Tracer() if self.options.trace else None
+        connection.notify = ignore_notice if self.json else log
 
     def _recorded(self) -> RecordedConnection:
         """Return the connection that answers from the bundle."""
@@ -213,7 +303,7 @@ class Session:
             bundle.close()
             raise
 
-    async def _connect_embedded(self, target: Target, name: str) -> Connection:
+    async def _connect_embedded(self, link: SessionLink, target: Target, name: str) -> Connection:
         """Return a connection to the embedded server; its owner may be changing between two commands."""
         import asyncio
 
@@ -221,16 +311,16 @@ class Session:
         from natsctl.client.connection import TAKEOVER_ATTEMPTS, TAKEOVER_RETRY_S
         from natsctl.client.dial import connect
 
-        there = await self._embed(target)
+        there = await self._embed(link, target)
         until_s = time.monotonic() + TAKEOVER_ATTEMPTS * TAKEOVER_RETRY_S
         while True:
             try:
-                return await connect(there, name=name, trace=self.options.trace)
+                return await connect(there, name=name)
             except UnreachableError:  # the server of another command has just ended
                 if time.monotonic() > until_s:
                     raise
             await asyncio.sleep(TAKEOVER_RETRY_S)
-            there = there._replace(urls=(self._embedded.url,))
+            there = there._replace(urls=(link.embedded.url,))
 
     def target(self) -> Target:
         """Return the server that options, environment and contexts choose.
@@ -256,7 +346,7 @@ class Session:
             note("warning: the server's certificate is not checked (--tls-insecure)")
         return target
 
-    async def _embed(self, target: Target) -> Target:
+    async def _embed(self, link: SessionLink, target: Target) -> Target:
         """Return the target at the embedded server, started here unless another command runs one on the folder."""
         import asyncio
 
@@ -270,34 +360,20 @@ class Session:
         say = (lambda text: None) if self.json else note
         embedded = EmbeddedServer(notify=say)
         url = await asyncio.to_thread(embedded.start)
-        self._embedded = embedded
+        link.embedded = embedded
         say(f"using the embedded server on {embedded.data_dir}")
         # Its URL has its login; a login for another server would be refused.
         return target._replace(urls=(url,), origin="embedded", settings=Settings())
 
-    async def _end(self, manager: Manager) -> None:
-        """End the connection, after work that SIGTERM interrupted has cleaned up."""
-        import asyncio
-
-        task, self._working = self._working, None
-        if task is not None and not task.done():
-            task.cancel()
-            await asyncio.wait((task,))
-        await manager.connection.close()
-
     def close(self) -> None:
-        """End the connection, the loop and, if this command started it, the embedded server."""
-        manager, self._manager = self._manager, None
-        runner, self._runner = self._runner, None
-        try:
-            if runner is not None:
-                if manager is not None:
-                    runner.run(self._end(manager))
-                runner.close()
-        finally:
-            embedded, self._embedded = self._embedded, None
-            if embedded is not None:
-                embedded.stop()
+        """End the connections; the host keeps its own for the next command."""
+        link, self._link = self._link, None
+        if link is None:
+            return
+        if self.host is not None and not self.archive:
+            link.release()
+        else:
+            link.close()
 
 
 def _collect_again() -> None:

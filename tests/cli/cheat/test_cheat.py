@@ -29,6 +29,9 @@ def test_every_line_runs(
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / ".config"))
     for name in ("prod.creds", "notes.txt"):
         (tmp_path / name).write_text("x")
+    (tmp_path / "setup.txt").write_text(
+        "stream add ORDERS --subjects 'ORDERS.*' --if-not-exists\npub ORDERS.new 'a b' -J\n"
+    )
     beside = []
     for line in (line.command for line in topic.lines):
         first, *words = shlex.split(line.removesuffix("&"))

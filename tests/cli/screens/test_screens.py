@@ -23,7 +23,7 @@ from rich.text import Text
 
 from natsctl.api.times import parse_time
 from natsctl.cli.framework import output
-from natsctl.cli.framework.session import Session
+from natsctl.cli.framework.session import Session, SessionLink
 from natsctl.cli.main import run
 from natsctl.cli.render.page import Page
 from natsctl.client.manager import Manager
@@ -144,7 +144,7 @@ COLOURED = ("stream-info", "stream-ls", "consumer-info", "help")
 def canned(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that answers as in the recorded world, in a zone without summer, at a time that stands still."""
 
-    async def connect(session: Session) -> Manager:
+    async def connect(session: Session, link: SessionLink) -> Manager:
         target = SimpleNamespace(api_prefix="$JS.API", shown="nats://canned:4222", origin="canned", urls=())
 
         async def close() -> None:
