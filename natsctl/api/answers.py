@@ -15,14 +15,7 @@ from natsctl.api.catalogue import ApiError
 from natsctl.api.consumer import ConsumerInfo
 from natsctl.api.model import Duration, Int, Model, Time, Uint64, blank, new_list, off, zero, zero_time
 from natsctl.api.requests import StoredMsg, StreamTemplateConfig
-from natsctl.api.stream import (
-    ClusterInfo,
-    StreamAlternate,
-    StreamConfig,
-    StreamInfo,
-    StreamSourceInfo,
-    StreamState,
-)
+from natsctl.api.stream import ClusterInfo, StreamAlternate, StreamConfig, StreamInfo, StreamSourceInfo, StreamState
 
 TYPE_PREFIX: Final = "io.nats.jetstream.api.v1."
 

@@ -2,18 +2,7 @@
 
 from msgspec import field
 
-from natsctl.api.model import (
-    Duration,
-    Int,
-    Model,
-    SizeInt,
-    Time,
-    Uint64,
-    WireEnum,
-    blank,
-    zero,
-    zero_time,
-)
+from natsctl.api.model import Duration, Int, Model, SizeInt, Time, Uint64, WireEnum, blank, zero, zero_time
 from natsctl.api.stream import ClusterInfo
 
 

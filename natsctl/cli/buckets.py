@@ -11,17 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from natsctl.api.errors import ApiResponseError, ErrCode, NatsctlError, UsageError
 from natsctl.cli.framework import output
 from natsctl.cli.framework.consent import confirmed
-from natsctl.cli.framework.flags import (
-    COUNT,
-    SIZE,
-    SWITCH,
-    TEXT,
-    WORDS,
-    Config,
-    Flag,
-    Given,
-    choice,
-)
+from natsctl.cli.framework.flags import COUNT, SIZE, SWITCH, TEXT, WORDS, Config, Flag, Given, choice
 from natsctl.cli.framework.output import emit_name_pages
 from natsctl.cli.framework.parameters import Argument
 from natsctl.cli.framework.resolve import did_you_mean, pick

@@ -14,12 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from natsctl.api.errors import UsageError
 from natsctl.api.units import parse_duration
-from natsctl.cli.buckets import (
-    BucketName,
-    TheBucket,
-    pick_bucket,
-    suggesting_in_bucket,
-)
+from natsctl.cli.buckets import BucketName, TheBucket, pick_bucket, suggesting_in_bucket
 from natsctl.cli.framework import output
 from natsctl.cli.framework.command_line import Dash
 from natsctl.cli.framework.consent import check_consent, confirmed

@@ -17,14 +17,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeVar
 
-from natsctl.wire.client import (
-    PING_LINE,
-    ClientCredentials,
-    ClientProtocol,
-    encode_pub,
-    encode_sub,
-    encode_unsub,
-)
+from natsctl.wire.client import PING_LINE, ClientCredentials, ClientProtocol, encode_pub, encode_sub, encode_unsub
 from natsctl.wire.server_frames import BrokenFrameError, FrameBuffer, frames
 
 T = TypeVar("T")

@@ -12,13 +12,7 @@ import pytest
 
 from natsctl.api.errors import ApiResponseError, NatsctlError, StorageError
 from natsctl.client.backup.discovery import verify
-from natsctl.client.backup.restore import (
-    OnExisting,
-    Restored,
-    RestoreOptions,
-    SubjectOverlapError,
-    restore_stream,
-)
+from natsctl.client.backup.restore import OnExisting, Restored, RestoreOptions, SubjectOverlapError, restore_stream
 from natsctl.client.backup.save import BackupSnapshot, SavedStream, SaveOptions, save_stream
 from natsctl.client.backup.transfer import RetryingManager, ignore_progress
 from natsctl.client.connection import Connection

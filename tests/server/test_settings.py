@@ -15,12 +15,7 @@ import pytest
 from nats.aio.client import Client
 from nats.errors import NoRespondersError
 
-from natsctl.jetstream.engine_options import (
-    MAX_FAULT_LENGTH,
-    MAX_REQUEST_FAULTS,
-    REQUEST_FAULT_NS,
-    RequestFaults,
-)
+from natsctl.jetstream.engine_options import MAX_FAULT_LENGTH, MAX_REQUEST_FAULTS, REQUEST_FAULT_NS, RequestFaults
 from natsctl.server.conf.config import apply
 from natsctl.server.conf.syntax import ConfError, load_text
 from natsctl.server.options import ServerOptions

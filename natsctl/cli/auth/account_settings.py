@@ -15,19 +15,7 @@ from natsctl.cli.auth.operators import write_private
 from natsctl.cli.auth.selection import AccountFlags, MaybeOperator, OperatorFlag, picked_operator, save, store
 from natsctl.cli.framework import output
 from natsctl.cli.framework.consent import can_ask, confirmed
-from natsctl.cli.framework.flags import (
-    DURATION,
-    LIMIT,
-    SIZE,
-    SWITCH,
-    WORDS,
-    Flag,
-    Force,
-    Given,
-    Json,
-    choice,
-    flagged,
-)
+from natsctl.cli.framework.flags import DURATION, LIMIT, SIZE, SWITCH, WORDS, Flag, Force, Given, Json, choice, flagged
 from natsctl.cli.framework.parameters import Argument, Option
 from natsctl.cli.framework.session import Session
 from natsctl.cli.render.auth import add_account

@@ -13,16 +13,7 @@ from natsctl.api.errors import UsageError
 from natsctl.api.model import Model
 from natsctl.api.subjects import ADVISORY_PREFIX, METRIC_PREFIX
 from natsctl.cli.framework import output
-from natsctl.cli.framework.flags import (
-    All,
-    ConsumerName,
-    Json,
-    Rounds,
-    StreamName,
-    Watch,
-    check_rounds,
-    length_option,
-)
+from natsctl.cli.framework.flags import All, ConsumerName, Json, Rounds, StreamName, Watch, check_rounds, length_option
 from natsctl.cli.framework.live import Every, emit_each, plot_room
 from natsctl.cli.framework.live import watch as redraw
 from natsctl.cli.framework.parameters import Option

@@ -13,17 +13,7 @@ from natsctl.api.errors import ApiResponseError, NatsctlError, UnreachableError,
 from natsctl.api.units import plural
 from natsctl.cli.framework import output
 from natsctl.cli.framework.consent import check_consent, confirmed, confirmed_at_terminal
-from natsctl.cli.framework.flags import (
-    TEXT,
-    WORDS,
-    Flag,
-    Force,
-    Given,
-    Json,
-    Names,
-    Rounds,
-    flagged,
-)
+from natsctl.cli.framework.flags import TEXT, WORDS, Flag, Force, Given, Json, Names, Rounds, flagged
 from natsctl.cli.framework.live import Every, plot_room, watch
 from natsctl.cli.framework.parameters import Argument, Option
 from natsctl.cli.framework.session import Session

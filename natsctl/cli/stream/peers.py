@@ -12,15 +12,7 @@ from natsctl.cli.framework.flags import All, Force, Given, Json, StreamName, fla
 from natsctl.cli.framework.resolve import live_stream, pick_stream, suggesting
 from natsctl.cli.framework.session import Session
 from natsctl.cli.framework.verbs import verb
-from natsctl.cli.leadership import (
-    MOVE_WAIT_S,
-    MoveWait,
-    Peer,
-    Preferred,
-    Wait,
-    balance_leaders,
-    pick_peer,
-)
+from natsctl.cli.leadership import MOVE_WAIT_S, MoveWait, Peer, Preferred, Wait, balance_leaders, pick_peer
 from natsctl.cli.render.text import safe
 from natsctl.cli.stream.list import FIND, find_streams
 from natsctl.client.leaders import (

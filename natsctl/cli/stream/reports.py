@@ -15,16 +15,7 @@ from natsctl.api.stream import StreamInfo
 from natsctl.api.units import plural
 from natsctl.cli.framework import output
 from natsctl.cli.framework.consent import confirmed_at_terminal
-from natsctl.cli.framework.flags import (
-    Force,
-    Json,
-    Progress,
-    Rounds,
-    SparkFlags,
-    StreamName,
-    Watch,
-    check_rounds,
-)
+from natsctl.cli.framework.flags import Force, Json, Progress, Rounds, SparkFlags, StreamName, Watch, check_rounds
 from natsctl.cli.framework.live import Every, emit_each, plot_room, progress
 from natsctl.cli.framework.live import watch as show_again
 from natsctl.cli.framework.parameters import Argument, Option, as_usage_error

@@ -16,12 +16,7 @@ import orjson
 
 from natsctl.api.errors import ExitCode, NatsctlError, UnreachableError, UsageError
 from natsctl.api.subjects import matches
-from natsctl.client.audit.bundle import (
-    ACCOUNT_TYPES,
-    PROFILE_TYPE,
-    SERVER_TYPES,
-    Bundle,
-)
+from natsctl.client.audit.bundle import ACCOUNT_TYPES, PROFILE_TYPE, SERVER_TYPES, Bundle
 from natsctl.client.message import HeaderLike, Message
 from natsctl.client.received import Received, not_traced
 from natsctl.client.system.system_account import PAGES

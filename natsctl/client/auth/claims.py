@@ -16,14 +16,7 @@ import msgspec
 import orjson
 
 from natsctl.api.errors import NatsctlError, UsageError
-from natsctl.api.jwt_claims import (
-    AccountClaims,
-    ActivationClaims,
-    AnyClaims,
-    ClaimsData,
-    OperatorClaims,
-    UserClaims,
-)
+from natsctl.api.jwt_claims import AccountClaims, ActivationClaims, AnyClaims, ClaimsData, OperatorClaims, UserClaims
 from natsctl.api.jwt_token import ISSUERS, NEWEST_VERSION, JwtError, any_claims, verified_claims
 from natsctl.api.jwt_validation import account_faults, activation_faults, operator_faults, time_faults, user_faults
 from natsctl.client.auth.keys import KeyPair

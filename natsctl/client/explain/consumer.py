@@ -26,15 +26,7 @@ from natsctl.client.explain.evidence import (
     span,
     subjects_of,
 )
-from natsctl.client.explain.explanation import (
-    MAX_SHOWN,
-    Cause,
-    Explanation,
-    Outcome,
-    apply_rules,
-    listed,
-    near_misses,
-)
+from natsctl.client.explain.explanation import MAX_SHOWN, Cause, Explanation, Outcome, apply_rules, listed, near_misses
 
 if TYPE_CHECKING:
     from natsctl.api.requests import StoredMsg

@@ -22,15 +22,7 @@ from natsctl.client.explain.evidence import (
     span,
     subjects_of,
 )
-from natsctl.client.explain.explanation import (
-    MAX_SHOWN,
-    Cause,
-    Explanation,
-    Outcome,
-    apply_rules,
-    is_selected,
-    listed,
-)
+from natsctl.client.explain.explanation import MAX_SHOWN, Cause, Explanation, Outcome, apply_rules, is_selected, listed
 
 if TYPE_CHECKING:
     from natsctl.api.consumer import ConsumerInfo

@@ -19,13 +19,7 @@ from natsctl.api.codec import InvalidJSONError, decode
 from natsctl.api.consumer import ConsumerConfig, DeliverPolicy
 from natsctl.api.errors import ErrCode
 from natsctl.api.model import Model
-from natsctl.api.stream import (
-    DiscardPolicy,
-    RetentionPolicy,
-    StreamSource,
-    StreamSourceInfo,
-    StreamState,
-)
+from natsctl.api.stream import DiscardPolicy, RetentionPolicy, StreamSource, StreamSourceInfo, StreamState
 from natsctl.jetstream.advisories import nuid
 from natsctl.jetstream.streams import origin
 from natsctl.jetstream.streams.pending_message import PendingMessage

@@ -31,12 +31,7 @@ from natsctl.jetstream.streams import publish_checks as checks
 from natsctl.jetstream.streams.atomic_batch import AtomicBatches
 from natsctl.jetstream.streams.counters import FreshTotals
 from natsctl.jetstream.streams.fast_batch import FastBatches, control_subject
-from natsctl.jetstream.streams.pending_message import (
-    PendingMessage,
-    PublishAcks,
-    expanded,
-    storage_fault,
-)
+from natsctl.jetstream.streams.pending_message import PendingMessage, PublishAcks, expanded, storage_fault
 from natsctl.jetstream.streams.schedules import is_timed
 from natsctl.store.errors import StoreError
 from natsctl.store.filters import Filters

@@ -29,12 +29,7 @@ import msgspec
 from natsctl.api import headers
 from natsctl.api.times import parse_time
 from natsctl.api.units import DAY, SECOND, parse_ttl
-from natsctl.jetstream.streams.message_ttl import (
-    GRANULARITY_NS,
-    STALE_SLACK,
-    Deadlines,
-    MessageTtl,
-)
+from natsctl.jetstream.streams.message_ttl import GRANULARITY_NS, STALE_SLACK, Deadlines, MessageTtl
 from natsctl.jetstream.streams.pending_message import PendingMessage
 from natsctl.jetstream.streams.publish_checks import check_message
 from natsctl.jetstream.streams.schedule_pattern import PURGE, Firing, ScheduleError, first_firing, next_firing

@@ -18,12 +18,7 @@ from wsproto.frame_protocol import Opcode
 
 from natsctl.broker.deferred_work import cut
 from natsctl.broker.refusals import CloseReason
-from natsctl.server.listener import (
-    MUCH_READ_BYTES,
-    WRITE_BUFFER_BYTES,
-    is_gone,
-    peer_of,
-)
+from natsctl.server.listener import MUCH_READ_BYTES, WRITE_BUFFER_BYTES, is_gone, peer_of
 from natsctl.server.options import joined
 from natsctl.server.tls.connection import SecuredConnection
 from natsctl.server.tls.contexts import error_text

@@ -10,12 +10,7 @@ from nats.js.api import KeyValueConfig
 from nats.js.errors import KeyNotFoundError as NatsKeyNotFoundError
 
 from natsctl.client.asset_config import new_kv_bucket, set_history
-from natsctl.client.kv import (
-    KeyValueBucket,
-    compact,
-    entries,
-    removals,
-)
+from natsctl.client.kv import KeyValueBucket, compact, entries, removals
 from natsctl.client.manager import Manager
 
 LATER_NS = 2**62

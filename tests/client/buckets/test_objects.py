@@ -15,15 +15,7 @@ from natsctl.api.errors import StorageError
 from natsctl.client.asset_config import new_object_bucket
 from natsctl.client.buckets import OBJECTS, bucket_names
 from natsctl.client.manager import Manager
-from natsctl.client.object_store import (
-    Meta,
-    ObjectBucket,
-    ObjectNotFoundError,
-    beside,
-    get,
-    objects,
-    put,
-)
+from natsctl.client.object_store import Meta, ObjectBucket, ObjectNotFoundError, beside, get, objects, put
 
 
 def ignore(done: int) -> None:

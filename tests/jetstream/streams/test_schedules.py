@@ -12,12 +12,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from natsctl.api.times import format_time, parse_time
-from natsctl.jetstream.streams.schedule_pattern import (
-    CronError,
-    first_firing,
-    next_firing,
-    parse_cron,
-)
+from natsctl.jetstream.streams.schedule_pattern import CronError, first_firing, next_firing, parse_cron
 from tests.support.jet import SECOND, Jet, ok, texts
 from tests.support.simdisk import DiskFault, SimDisk
 from tests.support.stored_messages import header_block, put, stored_rows

@@ -16,13 +16,7 @@ from natsctl.broker.imports.account_config import AccountConfig
 from natsctl.server.monitor.connz import ConnzOptions
 from natsctl.server.monitor.healthz import HealthzOptions
 from natsctl.server.monitor.jsz import JszOptions
-from natsctl.server.system.account import (
-    ACCOUNT_NAMES,
-    DEBUG_SUBJECTS,
-    OPERATION_NAMES,
-    OWN_SUBJECTS,
-    SERVER_NAMES,
-)
+from natsctl.server.system.account import ACCOUNT_NAMES, DEBUG_SUBJECTS, OPERATION_NAMES, OWN_SUBJECTS, SERVER_NAMES
 from natsctl.server.system.answers import RequestFormat, ServerFilter
 from natsctl.server.system.requests import MAX_RUN, MAX_WAITING, MAX_WAITING_BYTES, RUN_NS, RequestQueue, SystemRequest
 from tests.support.clock import VirtualClock

@@ -21,14 +21,7 @@ from natsctl.spark.source.rows import RowShape
 from natsctl.store import frame
 from natsctl.testing.process import ServerProcess
 from tests.spark.source.fakes import proxied
-from tests.spark.source.reads import (
-    SEQS,
-    SOME_KIB,
-    fill,
-    sent_by,
-    seqs,
-    shape,
-)
+from tests.spark.source.reads import SEQS, SOME_KIB, fill, sent_by, seqs, shape
 from tests.spark.source.streams import add, delete, make, purge, remake, until
 
 # Cutting

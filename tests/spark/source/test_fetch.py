@@ -14,17 +14,7 @@ from natsctl.spark.source.fetch_task import FetchLimits, ReadRange, Transport
 from natsctl.spark.source.handshake import ServerSettings
 from natsctl.spark.source.jetstream_api import JetStreamApi
 from natsctl.spark.source.rows import DamagedPayloadError
-from tests.spark.source.reads import (
-    FEW,
-    SEQS,
-    SOME_KIB,
-    TRANSPORTS,
-    consumers,
-    fill,
-    sent_by,
-    seqs,
-    shape,
-)
+from tests.spark.source.reads import FEW, SEQS, SOME_KIB, TRANSPORTS, consumers, fill, sent_by, seqs, shape
 from tests.spark.source.streams import delete, make, purge, until
 
 pytestmark = pytest.mark.both

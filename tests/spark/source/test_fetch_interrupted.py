@@ -18,13 +18,7 @@ from natsctl.spark.source.jetstream_api import JetStreamApi
 from natsctl.spark.source.link import Link
 from natsctl.testing.process import ServerProcess
 from tests.spark.source.fakes import proxied
-from tests.spark.source.reads import (
-    SEQS,
-    TRANSPORTS,
-    consumers,
-    fill,
-    seqs,
-)
+from tests.spark.source.reads import SEQS, TRANSPORTS, consumers, fill, seqs
 from tests.spark.source.streams import make
 
 pytestmark = pytest.mark.both

@@ -12,9 +12,7 @@ from natsctl.spark.source.handshake import ServerSettings
 from natsctl.spark.source.jetstream_api import ONE_SHOT, JetStreamApi, StoredPosition, object_in
 from natsctl.spark.source.link import Link
 from tests.spark.source.fakes import proxied
-from tests.spark.source.reads import (
-    consumers,
-)
+from tests.spark.source.reads import consumers
 from tests.spark.source.streams import delete, make
 from tests.support.lying_server import DEEP
 
