@@ -10,7 +10,6 @@ An operation is a plain tuple that begins with its kind.
 | `(SUB, subject, queue, sid)` | client |
 | `(UNSUB, sid, max)` | client; `max` 0 means now |
 | `(CONNECT, json)` | client |
-| `(MSG, subject, sid, reply, header, payload)` | server, for MSG and HMSG |
 | `(INFO, json)`, `(OK,)` | both; from a client they mean nothing |
 | `(ERR, text)` | server |
 | `(PING,)`, `(PONG,)` | both |
@@ -26,8 +25,6 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from natsctl.wire.client import PING_LINE, PONG_LINE, encode_pub, encode_sub, encode_unsub
-
 Op: TypeAlias = tuple[Any, ...]
 
 PUB: Final = 0
@@ -36,7 +33,6 @@ UNSUB: Final = 2
 CONNECT: Final = 3
 PING: Final = 4
 PONG: Final = 5
-MSG: Final = 6
 INFO: Final = 7
 OK: Final = 8
 ERR: Final = 9
@@ -89,31 +85,3 @@ def encode_err(text: str) -> bytes:
 def encode_info(json: bytes) -> bytes:
     """Return the INFO line; the blank before its end is nats-server's."""
     return b"INFO %b \r\n" % json
-
-
-def encode_msg(subject: bytes, sid: bytes, reply: bytes, header: bytes, payload: bytes) -> bytes:
-    """Return MSG, or HMSG where there is a header block."""
-    target = b"%b %b %b" % (subject, sid, reply) if reply else b"%b %b" % (subject, sid)
-    if header:
-        return b"HMSG %b %d %d\r\n%b%b\r\n" % (target, len(header), len(header) + len(payload), header, payload)
-    return b"MSG %b %d\r\n%b\r\n" % (target, len(payload), payload)
-
-
-def encode(op: Op) -> bytes:
-    """Return the bytes of any operation: parsing them gives `op` again."""
-    kind = op[0]
-    if kind == PUB:
-        return encode_pub(*op[1:])
-    if kind == MSG:
-        return encode_msg(*op[1:])
-    if kind == SUB:
-        return encode_sub(*op[1:])
-    if kind == UNSUB:
-        return encode_unsub(*op[1:])
-    if kind == CONNECT:
-        return b"CONNECT %b\r\n" % op[1]
-    if kind == INFO:
-        return encode_info(op[1])
-    if kind == ERR:
-        return b"-ERR '%b'\r\n" % op[1]
-    return {PING: PING_LINE, PONG: PONG_LINE, OK: OK_LINE}[kind]

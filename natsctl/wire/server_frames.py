@@ -1,6 +1,6 @@
 """Frames of the data that a server sends: the one loop behind every client of this package.
 
-The client and its benchmarks (`client/nats_client.py`), Spark's data source and `ServerParser` read through `frames`.
+The client and its benchmarks (`client/nats_client.py`) and Spark's data source read through `frames`.
 Theory of operation: the reader of a connection passes the data that has arrived as one `bytes` object, and keeps the
 rest after the last whole frame. `FrameBuffer` keeps the rest for callers that push chunks; it does not
 look at a large message again until all of it has arrived.

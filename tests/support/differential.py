@@ -51,9 +51,9 @@ from natsctl.api.versions import SERVER_VERSION
 from natsctl.testing.process import ServerProcess, reference_version
 from natsctl.wire import ops
 from natsctl.wire.client import encode_pub, encode_sub, encode_unsub
-from natsctl.wire.parser import ServerParser
 from tests.support.jet import SECOND, Jet
 from tests.support.machine import Machine, Message, Wire
+from tests.support.server_parser import MSG, ServerParser
 
 QUIET_S: Final = 0.03
 """Least silence of nats-server before it counts as being at rest."""
@@ -244,7 +244,7 @@ class LiveWire(Wire):
             return set()
         got = {b"bytes"}
         for op in self._live_parser.feed(self._socket.recv(1 << 20)):
-            if op[0] == ops.MSG:
+            if op[0] == MSG:
                 message = Message(*op[1:])
                 self._inbox.append(message)
                 self._arrived += message.sid not in self._requests and not is_heartbeat(message)

@@ -26,8 +26,8 @@ from natsctl.store.options import StoreOptions
 from natsctl.store.store import Store
 from natsctl.wire import ops
 from natsctl.wire.client import encode_connect, encode_pub, encode_sub, encode_unsub
-from natsctl.wire.parser import ServerParser
 from tests.support.clock import VirtualClock
+from tests.support.server_parser import MSG, ServerParser
 from tests.support.simdisk import SimDisk
 
 TURN_BUDGET: Final = 2048
@@ -100,7 +100,7 @@ class Wire:
     def drain(self, chunks: Iterable[bytes]) -> None:
         for chunk in chunks:
             for op in self._parser.feed(chunk):
-                if op[0] == ops.MSG:
+                if op[0] == MSG:
                     self._inbox.append(Message(*op[1:]))
                 elif op[0] == ops.ERR:
                     self.errors.append(op[1])

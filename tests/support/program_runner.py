@@ -24,10 +24,10 @@ from urllib.parse import urlsplit
 
 from natsctl.wire import ops
 from natsctl.wire.client import encode_pub, encode_sub, encode_unsub
-from natsctl.wire.parser import ServerParser
 from tests.support.clock import VirtualClock
 from tests.support.differential import login, normalised
 from tests.support.machine import Machine
+from tests.support.server_parser import MSG, ServerParser
 
 
 class Got(NamedTuple):
@@ -203,7 +203,7 @@ class ServerSide:
         if not select.select([self._socket], [], [], max(within_s, 0))[0]:
             return
         for op in self._parser.feed(self._socket.recv(1 << 20)):
-            if op[0] == ops.MSG:
+            if op[0] == MSG:
                 yield op[2], Got(op[1], *op[3:])
             elif op[0] == ops.PING:
                 self.send(b"PONG\r\n")

@@ -26,11 +26,10 @@ from typing import Any, Final, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
 from natsctl.jetstream.engine_options import JetStreamOptions
-from natsctl.wire import ops
 from natsctl.wire.client import encode_pub
-from natsctl.wire.parser import ServerParser
 from tests.support.differential import login, normalised
 from tests.support.machine import Machine
+from tests.support.server_parser import MSG, ServerParser
 
 Request = tuple[str, Any]
 """Verb and body; bytes are sent as they are."""
@@ -228,7 +227,7 @@ class RawReference:
         if not select.select([self._socket], [], [], within_s)[0]:
             return False
         for op in self._parser.feed(self._socket.recv(1 << 20)):
-            if op[0] == ops.MSG:
+            if op[0] == MSG:
                 text = op[1].decode()
                 number = int(text.removeprefix(INBOX)) if text.startswith(INBOX) else self._number
                 self._heard[number].append(_heard(op[1], op[4], op[5]))
