@@ -16,6 +16,7 @@ from natsctl.cli.framework.verbs import Verb
 from natsctl.cli.render.text import safe
 
 if TYPE_CHECKING:
+    from natsctl.cli.render.page import Page
     from natsctl.client.explain.explanation import Explanation
     from natsctl.client.manager import Manager
 
@@ -81,12 +82,12 @@ def _explain(
     if json:
         output.emit_json(msgspec.to_builtins(explanation))
     else:
-        _show(explanation)
+        output.show_page(explanation_page(explanation))
     return NatsctlError.exit_code if check and explanation.causes else ExitCode.DONE
 
 
-def _show(explanation: Explanation) -> None:
-    """Print the verdict first, then its evidence, further causes and the other checks."""
+def explanation_page(explanation: Explanation) -> Page:
+    """Return the verdict first, then its evidence, further causes and the other checks."""
     from natsctl.cli.render.page import Page
 
     page = Page(f"{safe(explanation.about)}: {safe(explanation.verdict)}")
@@ -103,7 +104,7 @@ def _show(explanation: Explanation) -> None:
         section = page.section(title)
         for text in texts:
             section.line(safe(text))
-    output.show_page(page)
+    return page
 
 
 def _views(explanation: Any) -> list[str]:

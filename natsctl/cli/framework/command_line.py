@@ -475,11 +475,15 @@ class Command:
             elif _is_bundle(hint):
                 keywords[name] = hint(**{field: values[field] for field in hint._fields})
             elif name == "given" and self._table:
-                read = ((flag, values[flag.parameter]) for flag in self._table)
-                keywords[name] = {flag.name: flag.read(value) for flag, value in read if value not in (None, [])}
+                keywords[name] = self.given(values)
             elif name in values:
                 keywords[name] = values[name]
         return self.function(**keywords)
+
+    def given(self, values: dict[str, Any]) -> dict[str, Any]:
+        """Return the values of the flags of the table that were given, by flag."""
+        read = ((flag, values[flag.parameter]) for flag in self._table)
+        return {flag.name: flag.read(value) for flag, value in read if value not in (None, [])}
 
 
 @functools.cache

@@ -12,6 +12,12 @@ HEADINGS: Mapping[str, tuple[Verb, ...]] = {
         Verb("object, obj", "object.VERBS", "Create object buckets, store files in them and fetch them"),
         Verb("counter, ctr", "counter.VERBS", "Read and change counters that are kept in streams"),
         Verb("explain, why", "explain.VERBS", "Explain why messages are missing"),
+        Verb(
+            "browse",
+            "browse.command.browse",
+            "Look around on a full screen",
+            examples=("natsctl browse", "natsctl browse --context prod --read-only"),
+        ),
     ),
     "Messages": (
         Verb(

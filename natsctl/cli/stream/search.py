@@ -117,14 +117,10 @@ def search(
     An expression is about subject, seq, time, size, headers, data, and json, the body as JSON. Nothing is removed or
     acknowledged. Without a match the exit status is 7.
     """
-    pick = selection_of(given)
-    if pattern:
-        pick = replace(pick, payloads=(*pick.payloads, _pattern(pattern, fixed, ignore_case)))
-    elif fixed or ignore_case:
-        raise UsageError("--fixed-strings and --ignore-case are about PATTERN, but it is missing")
+    pick = selection_with(given, pattern, fixed, ignore_case)
     if total and raw:
         raise UsageError("--total prints a number, --raw bodies")
-    test = _condition(expression)
+    test = message_test(expression)
     name = pick_stream(session, stream)
 
     def show(message: ArchivedMessage) -> None:
@@ -155,6 +151,16 @@ def _conclude(name: str, found: SearchTotals, *, total: bool, json: bool) -> Non
         output.note(f"{searched}, {found.matches:,} found")
 
 
+def selection_with(given: Given, pattern: str, fixed: bool, ignore_case: bool) -> MessageSelection:
+    """Return the messages that the flags and PATTERN select. Raises UsageError."""
+    pick = selection_of(given)
+    if pattern:
+        return replace(pick, payloads=(*pick.payloads, _pattern(pattern, fixed, ignore_case)))
+    if fixed or ignore_case:
+        raise UsageError("--fixed-strings and --ignore-case are about PATTERN, but it is missing")
+    return pick
+
+
 def _pattern(text: str, fixed: bool, ignore_case: bool) -> re.Pattern[str]:
     try:
         return re.compile(re.escape(text) if fixed else text, re.IGNORECASE if ignore_case else 0)
@@ -164,7 +170,7 @@ def _pattern(text: str, fixed: bool, ignore_case: bool) -> re.Pattern[str]:
         ) from failure
 
 
-def _condition(expression: str) -> Callable[[ArchivedMessage], bool] | None:
+def message_test(expression: str) -> Callable[[ArchivedMessage], bool] | None:
     """Return the test of an expression. Raises UsageError, also for names that it may not use."""
     if not expression:
         return None

@@ -283,10 +283,18 @@ class DirectFeed(MessageFeed):
     """Messages of a stream, stored and new, by direct gets: no consumer is made, and nothing is acknowledged."""
 
     def __init__(
-        self, manager: Manager, stream: str, subjects: Sequence[str], start: dict[str, Any], *, to_end: bool = False
+        self,
+        manager: Manager,
+        stream: str,
+        subjects: Sequence[str],
+        start: dict[str, Any],
+        *,
+        to_end: bool = False,
+        batch: int = DIRECT_BATCH,
     ) -> None:
         super().__init__()
         self._manager, self._stream, self._subjects = manager, stream, list(subjects) or [">"]
+        self._batch = batch
         self._start = start or {"seq": 1}
         self._to_end = to_end
         self._kept: list[Message] = []
@@ -359,7 +367,7 @@ class DirectFeed(MessageFeed):
         where = {"seq": self._last_seq + 1} if self._last_seq else self._start
         # Several subjects can be asked for only as one pattern over all of them; others are left out here.
         one = self._subjects[0] if len(self._subjects) == 1 else ">"
-        return {**where, "next_by_subj": one, "batch": DIRECT_BATCH}
+        return {**where, "next_by_subj": one, "batch": self._batch}
 
     def _keep(self, message: Message) -> None:
         added = dict(message.headers.pairs)  # of repeated names the last: one republished has its origin's before it

@@ -1,0 +1,1079 @@
+"""The full-screen application: lists on the left, pages of the selected entry on the right, a line for commands below.
+
+Widgets show the contents of the catalog and of the message pages; keys ask these for more, in workers, so that a slow
+server never blocks the screen. A change is a command line of its own (`actions`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+from collections.abc import Callable, Coroutine, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
+
+from rich.text import Text
+from textual import on
+from textual.app import App, ComposeResult, SuspendNotSupported
+from textual.binding import Binding
+from textual.containers import Horizontal, Vertical
+from textual.events import Click
+from textual.filter import Monochrome, NoColor
+from textual.theme import Theme
+from textual.widget import Widget
+from textual.widgets import Static
+
+from natsctl.api.errors import NatsctlError, UsageError
+from natsctl.api.subjects import has_wildcard
+from natsctl.api.units import format_size
+from natsctl.cli.browse import actions, details
+from natsctl.cli.browse.actions import BrowseTarget, CommandRunner
+from natsctl.cli.browse.catalog import Catalog, CatalogSection
+from natsctl.cli.browse.dialogs import ConfirmScreen, HelpScreen, OutputScreen
+from natsctl.cli.browse.message_pages import MessagePages, MessageQuery
+from natsctl.cli.browse.message_view import MessageView, ScrolledText
+from natsctl.cli.browse.prompt import PromptLine
+from natsctl.cli.browse.row_list import Cells, RowList, cut, short, sparkline
+from natsctl.cli.render.page import Page
+from natsctl.cli.render.text import count, local, safe
+
+if TYPE_CHECKING:
+    from natsctl.client.manager import Manager
+
+REFRESH_S: Final = 1.0
+WIDE: Final = 120
+"""Minimum columns for a message next to its list."""
+NOTICE_S: Final = 8.0
+SEARCH_HINT: Final = "--subject orders.* --since 1h --header Name:value --expression 'json.total > 9' word"
+
+
+class Tab(NamedTuple):
+    """A page of an entry: a function that makes it, or the name of a list."""
+
+    title: str
+    content: Callable[[Any], Page] | str
+
+
+TABS: Final[dict[str, tuple[Tab, ...]]] = {
+    "Streams": (
+        Tab("Config", details.stream_config),
+        Tab("State", details.stream_state),
+        Tab("Consumers", "consumers"),
+        Tab("Messages", "messages"),
+    ),
+    "Consumers": (Tab("Config", details.consumer_config), Tab("State", details.consumer_state)),
+    "KV buckets": (Tab("Status", details.kv_status), Tab("Keys", "keys"), Tab("History", "messages")),
+    "Object buckets": (Tab("Status", details.object_status), Tab("Objects", "objects")),
+}
+"""The pages of each list's entries."""
+
+_COLOURS: Final = {
+    "dark": Theme(
+        "natsctl-dark",
+        primary="#4ea1f3",
+        secondary="#34c6a0",
+        accent="#34c6a0",
+        warning="#e5b454",
+        error="#ef6b73",
+        success="#6cc070",
+        foreground="#d8dee9",
+        background="#12161d",
+        surface="#12161d",
+        panel="#1c232e",
+        dark=True,
+    ),
+    "light": Theme(
+        "natsctl-light",
+        primary="#1f6fc4",
+        secondary="#0f7f68",
+        accent="#0f7f68",
+        warning="#8a5a00",
+        error="#b3261e",
+        success="#2e7d32",
+        foreground="#1f2328",
+        background="#fbfbfa",
+        surface="#fbfbfa",
+        panel="#e9ecef",
+        dark=False,
+    ),
+}
+
+
+class BrowseApp(App[None]):
+    """The browser."""
+
+    CSS_PATH = Path(__file__).with_name("browse.tcss")
+    ENABLE_COMMAND_PALETTE = False
+    TITLE = "natsctl browse"
+    BINDINGS: ClassVar[list[Any]] = [
+        Binding("q,ctrl+c", "quit", show=False),
+        Binding("question_mark", "keys", show=False),
+        Binding("tab,shift+tab", "other_side", show=False, priority=True),
+        Binding("left_square_bracket", "tab(-1)", show=False),
+        Binding("right_square_bracket", "tab(1)", show=False),
+        Binding("escape,h,left", "back", show=False),
+        Binding("slash", "filter", show=False),
+        Binding("colon", "command", show=False),
+        Binding("number_sign", "sequence", show=False),
+        Binding("o", "open_name", show=False),
+        Binding("f", "follow", show=False),
+        Binding("v", "form", show=False),
+        Binding("y", "copy", show=False),
+        Binding("x", "explain", show=False),
+        Binding("e", "edit", show=False),
+        Binding("p", "publish", show=False),
+        Binding("d", "delete", show=False),
+        *(Binding(str(number), f"section({number - 1})", show=False) for number in range(1, 10)),
+    ]
+
+    def __init__(
+        self,
+        manager: Manager,
+        runner: CommandRunner,
+        *,
+        read_only: bool = False,
+        theme: str = "dark",
+        leading: Sequence[str] = (),
+    ) -> None:
+        super().__init__()
+        for colours in _COLOURS.values():
+            self.register_theme(colours)
+        # Without colours nothing but the terminal's own is used; the row with the cursor is reversed.
+        self.theme = f"ansi-{theme}" if self.no_color else f"natsctl-{theme}"
+        if self.no_color:
+            self._filters = [NoColor() if isinstance(each, Monochrome) else each for each in self._filters]
+        self.manager = manager
+        self.runner = runner
+        self.read_only = read_only
+        self.catalog = Catalog(manager, self.changed)
+        self.section: CatalogSection = self.catalog.sections[0]
+        self._leading = list(leading)
+        self._name_filters: dict[str, str] = {}
+        self._tabs: dict[str, int] = {}
+        self._selected: dict[str, str] = {}
+        self._pages: MessagePages | None = None
+        self._queries: dict[str, str] = {}
+        self._keys: dict[str, int] | None = None
+        self._keys_of = ""
+        self._row_fault = ""
+        self._is_message_open = False
+        self._page_title = ""
+        self._follows = False
+        self._notice = ""
+        self._notice_s = 0.0
+        self._is_dirty = False
+        self._shown_text = ""
+
+    # -- layout
+
+    def compose(self) -> ComposeResult:
+        yield Static(id="title", markup=False)
+        with Horizontal(id="sides"):
+            with Vertical(id="left"):
+                yield SectionHeads(id="heads-above", markup=False)
+                yield RowList(id="names")
+                yield SectionHeads(id="heads-below", markup=False)
+            with Vertical(id="right"):
+                yield TabBar(id="tabs", markup=False)
+                yield Static(id="columns", markup=False)
+                yield ScrolledText(id="page")
+                yield RowList(id="rows")
+                yield MessageView(id="message")
+        yield PromptLine(lambda: self._leading, id="prompt")
+        yield Static(id="status", markup=False)
+
+    def on_mount(self) -> None:
+        self.set_class(self.no_color, "no-color")
+        self.manager.connection.notify = self.note
+        self.query_one("#names", RowList).draw = self._draw_name
+        self.query_one("#rows", RowList).draw = self._draw_row
+        self.query_one("#names").focus()
+        self.query_one("#names", RowList).notice = "asking the server"
+        self.set_interval(REFRESH_S, self._tick)
+        self._tick()
+        self._show()
+
+    def on_resize(self) -> None:
+        """Lay the pages out again."""
+        self.set_class(self.size.width >= WIDE, "wide")
+        self.call_after_refresh(self._show)
+
+    def changed(self) -> None:
+        """Draw again, once for many answers that come together."""
+        if not self._is_dirty:
+            self._is_dirty = True
+            self.set_timer(0.02, self._show)
+
+    def note(self, text: str) -> None:
+        """Show a notice in the status line for a while."""
+        self._notice, self._notice_s = text, self.catalog.clock()
+        self.changed()
+
+    # -- the selection
+
+    @property
+    def names(self) -> list[str]:
+        """Return the names of the list that pass its filter."""
+        part = self._name_filters.get(self.section.title, "").lower()
+        names = self.section.names
+        return [name for name in names if part in name.lower()] if part else names
+
+    @property
+    def selected(self) -> str:
+        """Return the name under the cursor on the left, "" without one."""
+        return self._selected.get(self.section.title, "")
+
+    @property
+    def tab(self) -> Tab:
+        """Return the page that is shown on the right."""
+        tabs = TABS[self.section.title]
+        return tabs[min(self._tabs.get(self.section.title, 0), len(tabs) - 1)]
+
+    @property
+    def stream(self) -> str:
+        """Return the stream that the selected entry is, or belongs to."""
+        name, catalog = self.selected, self.catalog
+        if self.section is catalog.consumers:
+            return catalog.consumers.stream
+        if not name or self.section not in (catalog.streams, catalog.kv, catalog.objects):
+            return ""
+        return name
+
+    def bucket(self) -> str:
+        """Return the bucket that is selected, "" for another entry."""
+        from natsctl.client.buckets import kind_of
+
+        kind = kind_of(self.selected)
+        return kind.bucket_of(self.selected) if kind is not None and self.selected else ""
+
+    # -- work in the background
+
+    def work(self, task: Callable[..., Coroutine[Any, Any, None]], group: str, *arguments: Any) -> None:
+        """Run a task instead of the last one of its group; its failure is shown in the status line."""
+
+        async def guarded() -> None:
+            try:
+                await task(*arguments)
+            except NatsctlError as failure:
+                self.note(str(failure))
+            self.changed()
+
+        worker: Any = guarded
+        self.run_worker(worker, group=group, exclusive=True)
+
+    def _is_busy(self, group: str) -> bool:
+        return any(worker.group == group and not worker.is_finished for worker in self.workers)
+
+    def _tick(self) -> None:
+        if not self._is_busy("names"):
+            self.work(self._load, "names")
+        if not self._is_busy("facts"):
+            self.work(self._refresh, "facts")
+
+    async def _load(self) -> None:
+        """Ask for names that are due: of the list on the screen, and once of every other."""
+        for section in (self.section, *self.catalog.sections):
+            due = section.is_due(self.catalog.clock()) if section is self.section else not section.was_loaded
+            if due:
+                await section.load()
+
+    async def _refresh(self) -> None:
+        """Ask for the facts of the rows on the screen."""
+        names, rows = self.names, self.query_one("#names", RowList)
+        shown = [names[index] for index in rows.shown if index < len(names)]
+        if self.selected and self.selected not in shown:
+            shown.append(self.selected)
+        await self.section.refresh(shown)
+        consumers = self.catalog.consumers
+        if self.tab.content == "consumers" and self.stream:
+            if consumers.is_due(self.catalog.clock()):
+                await consumers.load()
+            visible = self.query_one("#rows", RowList).shown
+            await consumers.refresh([consumers.names[index] for index in visible if index < len(consumers.names)])
+        if self._pages is not None and self.tab.content in ("messages", "objects"):
+            await self._follow_messages(self._pages)
+
+    async def _follow_messages(self, pages: MessagePages) -> None:
+        before = pages.last_seq
+        await pages.look()
+        if pages.last_seq < before:  # the stream was purged or created again
+            await pages.newest()
+        elif self._follows and pages.last_seq > pages.searched_to:
+            if pages.last_seq - pages.searched_to > 1_000:
+                await pages.newest()
+            while pages.last_seq > pages.searched_to:
+                await pages.newer()
+        if self._follows and self._pages is pages:
+            self.query_one("#rows", RowList).show(len(pages.messages), len(pages.messages) - 1)
+
+    async def _open_pages(self, pages: MessagePages, place: str, seq: int = 0) -> None:
+        self._row_fault = ""
+        try:
+            if place == "newest":
+                await pages.newest()
+            elif place == "oldest":
+                await pages.oldest()
+            else:
+                await pages.show(seq)
+        except NatsctlError as failure:
+            self._row_fault = str(failure)
+        if self._pages is pages:
+            cursor = len(pages.messages) - 1 if place == "newest" else 0
+            self.query_one("#rows", RowList).show(len(pages.messages), cursor)
+
+    async def _load_keys(self, stream: str) -> None:
+        from natsctl.client.explain.evidence import subjects_of
+
+        self._row_fault = ""
+        prefix = f"$KV.{self.bucket()}."
+        try:
+            subjects = await subjects_of(self.manager, stream)
+        except NatsctlError as failure:
+            self._row_fault, subjects = str(failure), {}
+        if self._keys_of == stream:
+            self._keys = {key.removeprefix(prefix): number for key, number in sorted(subjects.items())}
+
+    # -- data of the right side
+
+    def _select_rows(self) -> None:
+        """Begin to read the list on the right."""
+        stream, content = self.stream, self.tab.content
+        if self.section is not self.catalog.consumers and stream:
+            self.catalog.consumers.choose(stream)
+        if content in ("messages", "objects") and stream:
+            text = self._queries.get(stream, "") if content == "messages" else f"--subject '$O.{self.bucket()}.M.>'"
+            if self._pages is None or (self._pages.stream, self._pages.query.text) != (stream, text):
+                self._follows = False
+                self._is_message_open = False
+                self._pages = MessagePages(self.manager, stream, MessageQuery.parse(text))
+                self.query_one("#rows", RowList).show(0, 0, "reading messages")
+                self.work(self._open_pages, "messages", self._pages, "newest")
+        elif content == "keys" and stream and self._keys_of != stream:
+            self._keys_of, self._keys = stream, None
+            self.work(self._load_keys, "messages", stream)
+
+    # -- drawing
+
+    def _show(self) -> None:
+        self._is_dirty = False
+        if not self.screen_stack:
+            return
+        names = self.names
+        rows = self.query_one("#names", RowList)
+        place = names.index(self.selected) if self.selected in names else min(rows.cursor, max(0, len(names) - 1))
+        self._selected[self.section.title] = names[place] if names else ""
+        notice = self.section.fault or (
+            ""
+            if not self.section.complete
+            else f"nothing has {self._name_filters[self.section.title]}"
+            if self._name_filters.get(self.section.title)
+            else f"no {self.section.noun.lower()}s"
+        )
+        rows.show(len(names), place if place != rows.cursor else None, notice)
+        self._select_rows()
+        self._show_heads()
+        self._show_right()
+        self._show_status()
+
+    def _show_heads(self) -> None:
+        sections = self.catalog.sections
+        active = sections.index(self.section)
+        width = max(10, self.query_one("#left").content_size.width)
+        self.query_one("#heads-above", SectionHeads).show(
+            sections, range(active + 1), active, width, self._name_filters
+        )
+        self.query_one("#heads-below", SectionHeads).show(sections, range(active + 1, len(sections)), active, width, {})
+
+    def _show_right(self) -> None:
+        tabs, right = TABS[self.section.title], self.query_one("#right", Vertical)
+        bar = self.query_one("#tabs", TabBar)
+        bar.show([tab.title for tab in tabs], tabs.index(self.tab), self._page_title)
+        right.border_title = safe(self._heading())
+        query = self._queries.get(self.stream, "") if self.tab.content == "messages" else ""
+        right.border_subtitle = safe(f"/{query}" if query else "") + (" following" if self._follows else "")
+        page, rows, message = (
+            self.query_one("#page", ScrolledText),
+            self.query_one("#rows", RowList),
+            self.query_one("#message", MessageView),
+        )
+        lists = isinstance(self.tab.content, str) and not self._page_title
+        is_message = lists and self.tab.content == "messages"
+        wide = self.has_class("wide")
+        message.display = is_message and (
+            self._is_message_open or (wide and bool(self._pages and self._pages.messages))
+        )
+        rows.display = lists and (wide or not self._is_message_open)
+        page.display = not lists
+        columns = self.query_one("#columns", Static)
+        columns.display = rows.display
+        if rows.display:
+            columns.update(self._column_titles(max(10, right.content_size.width)))
+            self._show_rows(rows)
+        if page.display and not self._page_title:
+            self._show_page(page)
+        if message.display and self._pages is not None and self._pages.messages:
+            message.show(self._pages.messages[min(rows.cursor, len(self._pages.messages) - 1)], self._pages.stream)
+
+    def _heading(self) -> str:
+        if not self.selected:
+            return self.section.title
+        name = self.bucket() if self.section in (self.catalog.kv, self.catalog.objects) else self.selected
+        above = f"{self.catalog.consumers.stream} > " if self.section is self.catalog.consumers else ""
+        return f"{self.section.noun} {above}{name}"
+
+    def _show_page(self, page: ScrolledText) -> None:
+        facts = self.section.facts(self.selected)
+        if not self.selected:
+            self._write(page, "")
+        elif facts.info is not None and callable(self.tab.content):
+            width = max(20, self.query_one("#right").content_size.width - 2)
+            text = self.tab.content(facts.info).text(width, not self.no_color)
+            if facts.fault:
+                text = f"{facts.fault}; this is the last state\n\n{text}"
+            self._write(page, text.partition("\n\n")[2] or text)
+        else:
+            self._write(page, facts.fault or "asking the server")
+
+    def _write(self, page: ScrolledText, text: str) -> None:
+        if text != self._shown_text:
+            self._shown_text = text
+            page.write(Text.from_ansi(text))
+
+    def _show_rows(self, rows: RowList) -> None:
+        content = self.tab.content
+        if content == "consumers":
+            consumers = self.catalog.consumers
+            rows.show(
+                len(consumers.names),
+                None,
+                consumers.fault or ("no consumers" if consumers.complete else "asking the server"),
+            )
+        elif content == "keys":
+            rows.show(
+                len(self._keys or ()),
+                None,
+                self._row_fault or ("asking the server" if self._keys is None else "no keys"),
+            )
+        elif self._pages is not None:
+            notice = self._row_fault or ("no messages" if self._pages.at_end else "reading messages")
+            if self._pages.query.text and content == "messages" and not self._row_fault and self._pages.at_end:
+                notice = "no message passes the filter"
+            rows.show(len(self._pages.messages), None, notice)
+
+    def _column_titles(self, width: int) -> Text:
+        match self.tab.content:
+            case "consumers":
+                text = f"  {cut('Consumer', width - 30)}{'Pending':>9}{'Unacked':>9}{'Rate/s':>9}"
+            case "keys":
+                text = f"  {cut('Key', width - 13)}{'Values':>9}"
+            case "objects":
+                text = f"  {cut('Object', width - 34)}{'Size':>10}  {'Modified':<19}"
+            case _:
+                sequence, moment = self._message_columns(width)
+                text = f" {'Seq':>{sequence}}  {'Time':<{moment}} Subject"
+        return Text(text[:width], no_wrap=True)
+
+    def _draw_name(self, index: int, width: int) -> Cells:
+        names = self.names
+        if index >= len(names):
+            return ()
+        name = names[index]
+        facts, section = self.section.facts(name), self.section
+        shown = name.partition("_")[2] if section in (self.catalog.kv, self.catalog.objects) else name
+        bars = 8 if width >= 40 else 4
+        room = max(4, width - bars - 9)
+        if facts.fault:
+            return ((" ", ""), (cut(safe(shown), room), "dim"), (f" {cut(facts.fault, bars + 7)}", "bad"))
+        if facts.info is None:
+            return ((" ", ""), (cut(safe(shown), room), "name"))
+        number = section.number_of(facts.info)
+        shown_number = format_size(number).replace(" ", "") if section is self.catalog.objects else short(number)
+        return (
+            (" ", ""),
+            (cut(safe(shown), room), "name"),
+            (" " + sparkline(facts.history, bars), "good"),
+            (f"{shown_number:>6} ", "dim"),
+        )
+
+    def _draw_row(self, index: int, width: int) -> Cells:
+        content = self.tab.content
+        if content == "consumers":
+            return self._draw_consumer(index, width)
+        if content == "keys":
+            key, number = list((self._keys or {}).items())[index]
+            return (("  ", ""), (cut(safe(key), width - 13), "name"), (f"{number:>9,}", "dim"))
+        if self._pages is None or index >= len(self._pages.messages):
+            return ()
+        message = self._pages.messages[index]
+        if content == "objects":
+            return self._draw_object(index, width)
+        subject = safe(message.subject.decode("utf-8", "backslashreplace"))
+        sequence, moment = self._message_columns(width)
+        shown = f"{local(message.ts_ns):%Y-%m-%d %H:%M:%S.%f}"
+        room = max(8, width - sequence - moment - 4)
+        taken = min(max(len(subject), 8), max(8, room * 2 // 3))
+        body = cut(details.message_line(message), max(0, room - taken - 2))
+        return (
+            (f" {count(message.seq):>{sequence}}  ", "dim"),
+            (f"{shown[11:19] if moment < 10 else shown[:23]} ", "dim"),
+            (cut(subject, taken), "name"),
+            (f"  {body}", ""),
+        )
+
+    def _message_columns(self, width: int) -> tuple[int, int]:
+        """Return the columns of sequences and of times."""
+        last = self._pages.last_seq if self._pages is not None else 0
+        return max(5, len(count(last))), 8 if width < 70 else 23
+
+    def _draw_consumer(self, index: int, width: int) -> Cells:
+        consumers = self.catalog.consumers
+        if index >= len(consumers.names):
+            return ()
+        name = consumers.names[index]
+        facts = consumers.facts(name)
+        start = ("  " + cut(safe(name), width - 30), "name")
+        if facts.fault or facts.info is None:
+            return (start, (f" {facts.fault}", "bad"))
+        info = facts.info
+        rate = f"{short(facts.rate):>9}"
+        unacked = "warn" if 0 < info.config.max_ack_pending <= info.num_ack_pending else ""
+        return (start, (f"{info.num_pending:>9,}", ""), (f"{info.num_ack_pending:>9,}", unacked), (rate, "good"))
+
+    def _draw_object(self, index: int, width: int) -> Cells:
+        from natsctl.client.object_store import to_object
+
+        assert self._pages is not None
+        message = self._pages.messages[index]
+        moment = f"{local(message.ts_ns):%Y-%m-%d %H:%M:%S}"
+        try:
+            stored = to_object(message.payload, moment, message.seq, "")
+        except NatsctlError as failure:
+            return ((f"  {failure}", "bad"),)
+        size = "deleted" if stored.deleted else format_size(stored.size)
+        return (
+            ("  ", ""),
+            (cut(safe(stored.name), width - 34), "dim" if stored.deleted else "name"),
+            (f"{size:>10}", ""),
+            (f"  {moment}", "dim"),
+        )
+
+    def _show_status(self) -> None:
+        connection = self.manager.connection
+        if self._notice and self.catalog.clock() - self._notice_s > NOTICE_S and not connection.lost:
+            self._notice = ""
+        status = self.query_one("#status", Static)
+        keys = "? keys  / filter  : command  q end"
+        room = max(0, self.size.width - len(keys) - 3)
+        text = Text(f" {cut(safe(self._notice), room)} ", "bold" if self._notice else "", no_wrap=True)
+        status.set_class(connection.lost, "lost")
+        status.update(text.append(keys, "not bold dim"))
+        info = connection.info
+        name = info.get("server_name", "") if info.get("server_name") != info.get("server_id") else ""
+        parts = (connection.target.shown, str(name), str(info.get("version", "")))
+        where = safe("  ".join(part for part in parts if part))
+        left = " natsctl browse  "
+        right = "read-only " if self.read_only else ""
+        middle = cut(where, max(0, self.size.width - len(left) - len(right)))
+        self.query_one("#title", Static).update(Text.assemble((left, "bold"), middle, (right, "bold"), no_wrap=True))
+
+    # -- moving
+
+    @on(RowList.RowMoved, "#names")
+    def _name_moved(self) -> None:
+        names, cursor = self.names, self.query_one("#names", RowList).cursor
+        if cursor < len(names):
+            self.choose(names[cursor])
+
+    def choose(self, name: str) -> None:
+        """Select an entry of the list on the left."""
+        if name == self.selected:
+            return
+        self._selected[self.section.title] = name
+        self._close_page()
+        self._is_message_open = False
+        self._follows = False
+        self.query_one("#rows", RowList).cursor = 0
+        self.query_one("#page").scroll_home(animate=False)
+        self._show()
+        self.work(self._refresh, "facts")
+
+    @on(RowList.RowOpened, "#names")
+    def _name_opened(self) -> None:
+        self._right_body().focus()
+
+    @on(RowList.RowMoved, "#rows")
+    def _row_moved(self) -> None:
+        if self._follows and self._pages is not None:
+            self._follows = self.query_one("#rows", RowList).cursor >= len(self._pages.messages) - 1
+        self.changed()
+
+    @on(RowList.RowEdge, "#rows")
+    def _row_edge(self, event: RowList.RowEdge) -> None:
+        pages = self._pages
+        if pages is None or self.tab.content not in ("messages", "objects") or self._is_busy("messages"):
+            return
+        if abs(event.step) == 2:
+            self.work(self._open_pages, "messages", pages, "oldest" if event.step < 0 else "newest")
+        else:
+            self.work(self._more, "messages", pages, event.step)
+
+    async def _more(self, pages: MessagePages, step: int) -> None:
+        rows = self.query_one("#rows", RowList)
+        kept = pages.messages[rows.cursor].seq if pages.messages else 0
+        if step < 0 and not pages.at_start:
+            if not await pages.older() and not pages.at_start:
+                self.note(f"nothing down to sequence {pages.searched_from:,}; up goes on")
+        elif step > 0:
+            await pages.look()
+            if not await pages.newer() and pages.searched_to < pages.last_seq:
+                self.note(f"nothing up to sequence {pages.searched_to:,}; down goes on")
+        place = next((index for index, message in enumerate(pages.messages) if message.seq >= kept), 0)
+        rows.show(len(pages.messages), place)
+
+    @on(RowList.RowOpened, "#rows")
+    def _row_opened(self) -> None:
+        rows = self.query_one("#rows", RowList)
+        content = self.tab.content
+        if content == "consumers" and rows.cursor < len(self.catalog.consumers.names):
+            name = self.catalog.consumers.names[rows.cursor]
+            self._selected[self.catalog.consumers.title] = name
+            self.action_section(self.catalog.sections.index(self.catalog.consumers))
+        elif content == "keys" and self._keys:
+            key = list(self._keys)[rows.cursor]
+            self._queries[self.stream] = f"--subject {shlex.quote(f'$KV.{self.bucket()}.{key}')}"
+            self._go_to_tab("messages")
+        elif content == "messages":
+            self._is_message_open = True
+            self._show()
+            self.call_after_refresh(lambda: self.query_one("#message", MessageView).body.focus())
+
+    def _go_to_tab(self, content: str) -> None:
+        tabs = TABS[self.section.title]
+        self._tabs[self.section.title] = next(index for index, tab in enumerate(tabs) if tab.content == content)
+        self._close_page()
+        self._show()
+        self._right_body().focus()
+
+    def _right_body(self) -> Widget:
+        message = self.query_one("#message", MessageView)
+        if message.display and self._is_message_open:
+            return message.body
+        rows = self.query_one("#rows", RowList)
+        return rows if rows.display else self.query_one("#page", ScrolledText)
+
+    def _is_left(self) -> bool:
+        return self.query_one("#names", RowList).has_focus
+
+    def action_other_side(self) -> None:
+        """Give the focus to the other side."""
+        if len(self.screen_stack) == 1:
+            self._right_body().focus() if self._is_left() else self.query_one("#names").focus()
+
+    def action_tab(self, step: int) -> None:
+        """Show the page before or after."""
+        tabs = TABS[self.section.title]
+        self.show_tab((tabs.index(self.tab) + step) % len(tabs))
+
+    def show_tab(self, index: int) -> None:
+        """Show a page of the selected entry."""
+        was_left = self._is_left()
+        self._tabs[self.section.title] = index
+        self._close_page()
+        self._is_message_open = False
+        self.query_one("#rows", RowList).cursor = 0
+        self._show()
+        if not was_left:
+            self._right_body().focus()
+        self.work(self._refresh, "facts")
+
+    def action_section(self, index: int) -> None:
+        """Show another list on the left."""
+        if index >= len(self.catalog.sections):
+            return
+        if self.section is not self.catalog.consumers and self.stream:
+            self.catalog.consumers.choose(self.stream)
+        self.section = self.catalog.sections[index]
+        self._close_page()
+        self._is_message_open = False
+        names = self.query_one("#names", RowList)
+        names.cursor = 0
+        names.focus()
+        self._show()
+        self.work(self._load, "names")
+        self.work(self._refresh, "facts")
+
+    def _close_page(self) -> None:
+        self._page_title, self._shown_text = "", ""
+
+    async def action_back(self) -> None:
+        """Go back: from a page above, a message, the right side, a filter."""
+        if self._page_title:
+            self._close_page()
+            self._show()
+            self._right_body().focus()
+        elif self._is_message_open:
+            self._is_message_open = False
+            self._show()
+            self.query_one("#rows").focus()
+        elif not self._is_left():
+            self.query_one("#names").focus()
+        elif self._name_filters.pop(self.section.title, ""):
+            self._show()
+
+    # -- the line at the bottom
+
+    def action_filter(self) -> None:
+        """Ask for a filter of the list that has the focus."""
+        prompt = self.query_one("#prompt", PromptLine)
+        if not self._is_left() and self.tab.content == "messages" and self.stream:
+            prompt.ask(
+                "filter messages", self._queries.get(self.stream, ""), SEARCH_HINT, ("stream", "search", self.stream)
+            )
+        else:
+            prompt.ask("filter", self._name_filters.get(self.section.title, ""), "part of a name")
+
+    def action_command(self) -> None:
+        """Ask for a command line."""
+        self.query_one("#prompt", PromptLine).ask("natsctl", "", "stream ls", ())
+
+    def action_sequence(self) -> None:
+        """Ask for a sequence to go to."""
+        if self.tab.content == "messages":
+            self.query_one("#prompt", PromptLine).ask("sequence", "", "the sequence of a message")
+
+    def action_open_name(self) -> None:
+        """Ask for the name of an entry."""
+        self.query_one("#prompt", PromptLine).ask("open", "", f"the name of a {self.section.noun.lower()}")
+
+    @on(PromptLine.LineTyped)
+    def _typed(self, event: PromptLine.LineTyped) -> None:
+        if event.purpose == "filter":
+            self._name_filters[self.section.title] = event.text
+            self._show()
+
+    @on(PromptLine.LineLeft)
+    def _left_prompt(self, event: PromptLine.LineLeft) -> None:
+        if event.purpose == "filter":
+            self._name_filters.pop(self.section.title, None)
+        self._refocus(event.purpose)
+
+    @on(PromptLine.LineEntered)
+    def _entered(self, event: PromptLine.LineEntered) -> None:
+        text = event.text.strip()
+        self._refocus(event.purpose)
+        match event.purpose:
+            case "filter":
+                self._name_filters[self.section.title] = text
+            case "filter messages":
+                self._set_query(text)
+            case "natsctl":
+                self.run_line(text)
+            case "sequence" if self._pages is not None:
+                if text.replace(",", "").isdecimal():
+                    self._follows = False
+                    self.work(self._open_pages, "messages", self._pages, "seq", int(text.replace(",", "")))
+                else:
+                    self.note("a sequence is a number")
+            case "open" if text:
+                self._open_name(text)
+        self._show()
+
+    def _refocus(self, purpose: str) -> None:
+        if purpose in ("filter", "open") or not self._right_body().display:
+            self.query_one("#names").focus()
+        else:
+            self._right_body().focus()
+        self._show()
+
+    def _set_query(self, text: str) -> None:
+        try:
+            MessageQuery.parse(text)
+        except UsageError as failure:
+            self.note(str(failure))
+            return
+        self._queries[self.stream] = text
+
+    def _open_name(self, name: str) -> None:
+        kinds = {id(self.catalog.kv): "KV_", id(self.catalog.objects): "OBJ_"}
+        name = kinds.get(id(self.section), "") + name
+        if name not in self.section.names:
+            self.section.add(name)
+        self._name_filters.pop(self.section.title, None)
+        self.choose(name)
+
+    # -- keys about the selected entry
+
+    def target(self) -> BrowseTarget:
+        """Return the entry that a key is about: of the side that has the focus."""
+        catalog, name, stream = self.catalog, self.selected, self.stream
+        rows = self.query_one("#rows", RowList)
+        if not self._is_left() and not self._page_title:
+            match self.tab.content:
+                case "consumers" if rows.cursor < len(catalog.consumers.names):
+                    consumer = catalog.consumers.names[rows.cursor]
+                    return BrowseTarget("consumer", consumer, stream, text=consumer)
+                case "keys" if self._keys:
+                    key = list(self._keys)[rows.cursor]
+                    return BrowseTarget("key", key, self.bucket(), text=key)
+                case "objects" | "messages" if self._pages and self._pages.messages:
+                    return self._message_target(rows.cursor, stream)
+        if not name:
+            return BrowseTarget("")
+        if self.section is catalog.streams:
+            config = getattr(catalog.streams.facts(name).info, "config", None)
+            subjects: list[str] = [*(config.subjects or ())] if config is not None else []
+            subject = subjects[0] if len(subjects) == 1 and not has_wildcard(subjects[0]) else ""
+            return BrowseTarget("stream", name, name, subject=subject, text=name)
+        if self.section is catalog.consumers:
+            return BrowseTarget("consumer", name, catalog.consumers.stream, text=name)
+        if self.section is catalog.kv:
+            return BrowseTarget("kv", self.bucket(), stream, text=self.bucket())
+        if self.section is catalog.objects:
+            return BrowseTarget("object bucket", self.bucket(), stream, text=self.bucket())
+        return BrowseTarget(self.section.noun.lower(), name, text=name)
+
+    def _message_target(self, index: int, stream: str) -> BrowseTarget:
+        from natsctl.client.object_store import to_object
+
+        assert self._pages is not None
+        message = self._pages.messages[min(index, len(self._pages.messages) - 1)]
+        if self.tab.content == "objects":
+            with contextlib.suppress(NatsctlError):
+                stored = to_object(message.payload, "1970-01-01T00:00:00Z", message.seq, "")
+                return BrowseTarget("object", stored.name, self.bucket(), text=stored.name)
+        subject = message.subject.decode("utf-8", "replace")
+        text = message.payload.decode("utf-8", "backslashreplace")
+        return BrowseTarget("message", str(message.seq), stream, message.seq, subject, text)
+
+    def action_keys(self) -> None:
+        """Show the keys."""
+        notes = ["read-only: : runs every command line with --dry-run"] if self.read_only else []
+        self.push_screen(HelpScreen(notes))
+
+    def action_follow(self) -> None:
+        """Follow new messages, or stop."""
+        if (
+            self.tab.content != "messages"
+            and self.section.title in TABS
+            and any(tab.content == "messages" for tab in TABS[self.section.title])
+        ):
+            self._go_to_tab("messages")
+        if self._pages is None or self.tab.content != "messages":
+            return
+        self._follows = not self._follows
+        if self._follows:
+            self.work(self._open_pages, "messages", self._pages, "newest")
+        self._show()
+
+    def action_form(self) -> None:
+        """Show the body in the next form."""
+        message = self.query_one("#message", MessageView)
+        if message.display:
+            message.next_form()
+
+    def action_copy(self) -> None:
+        """Copy the selection."""
+        text = self._shown_text if not self._is_left() and self.query_one("#page").display else self.target().text
+        if text:
+            plain = Text.from_ansi(text).plain
+            self.copy_to_clipboard(plain)
+            self.note(f"copied {plain if len(plain) < 40 and plain.isprintable() else f'{len(plain):,} characters'}")
+
+    def action_explain(self) -> None:
+        """Explain the selected entry."""
+        target = self.target()
+        work = self._explanation_of(target)
+        if work is None:
+            self.note("nothing to explain here")
+            return
+
+        async def explained() -> None:
+            self.note("looking for causes")
+            page = details.explanation(await work)
+            self._notice = ""
+            self.show_page("Explain", page)
+
+        self.work(explained, "explain")
+
+    def _explanation_of(self, target: BrowseTarget) -> Coroutine[Any, Any, Any] | None:
+        from natsctl.client.explain.consumer import explain_consumer
+        from natsctl.client.explain.message import explain_message
+        from natsctl.client.explain.stream import explain_stream
+        from natsctl.client.explain.subject import explain_subject
+
+        match target.kind:
+            case "stream" | "kv" | "object bucket":
+                return explain_stream(self.manager, target.stream)
+            case "consumer":
+                return explain_consumer(self.manager, target.stream, target.name)
+            case "message":
+                return explain_message(self.manager, target.stream, target.seq)
+            case "key":
+                return explain_subject(self.manager, f"$KV.{target.stream}.{target.name}")
+        return None
+
+    def show_page(self, title: str, page: Page) -> None:
+        """Show a page above those of the entry; Esc closes it."""
+        self._page_title = title
+        width = max(20, self.query_one("#right").content_size.width - 2)
+        self._write(self.query_one("#page", ScrolledText), page.text(width, not self.no_color))
+        self._show()
+        self.query_one("#page").scroll_home(animate=False)
+        self.query_one("#page").focus()
+
+    # -- changes
+
+    def _refuses(self) -> bool:
+        if self.read_only:
+            self.note("read-only: nothing is changed")
+        return self.read_only
+
+    def action_edit(self) -> None:
+        """Edit the configuration of the selected entry in the user's editor."""
+        line = actions.edit_line(self.target())
+        if not line:
+            self.note("nothing to edit here")
+        elif not self._refuses():
+            self._in_terminal(line)
+
+    def _in_terminal(self, line: Sequence[str]) -> None:
+        """Run a command line in the terminal itself, and wait for a key at its end."""
+        try:
+            with self.suspend():
+                print(f"$ natsctl {shlex.join(line)}", flush=True)
+                status = self.runner.run_in_terminal(line)
+                with contextlib.suppress(EOFError, KeyboardInterrupt):
+                    input(f"\n[exit status {status}; Enter goes back to the browser] ")
+        except SuspendNotSupported:
+            self.note("this terminal cannot be left")
+            return
+        self._reload()
+
+    def _reload(self) -> None:
+        """Ask for everything again, after a change."""
+        for section in self.catalog.sections:
+            section.expire()
+        self._keys_of = ""
+        if self._pages is not None and self.tab.content in ("messages", "objects"):
+            self.work(self._reread, "messages", self._pages)
+        self._tick()
+
+    async def _reread(self, pages: MessagePages) -> None:
+        rows = self.query_one("#rows", RowList)
+        first = pages.messages[0].seq if pages.messages else 1
+        cursor = rows.cursor
+        await pages.look()
+        if pages.messages and not pages.at_end:
+            await pages.show(first)
+        else:
+            await pages.newest()
+        if self._pages is pages:
+            rows.show(len(pages.messages), min(cursor, max(0, len(pages.messages) - 1)))
+
+    def action_publish(self) -> None:
+        """Ask for a message to publish, or a value to put."""
+        if not self._refuses():
+            self.query_one("#prompt", PromptLine).ask("natsctl", actions.publish_line(self.target()), "", ())
+
+    def action_delete(self) -> None:
+        """Delete the selected entry, after a question."""
+        target = self.target()
+        line = actions.delete_line(target)
+        if not line:
+            self.note("nothing to delete here")
+        elif not self._refuses():
+            self.work(self._confirm, "change", line, f"natsctl {shlex.join(line)}", actions.typed_word(target))
+
+    async def _confirm(self, line: Sequence[str], question: str, typed: str = "", flag: str = "--force") -> None:
+        """Ask about a command line that loses something, with the output of its dry run, and run it."""
+        self.note("asking what would go")
+        status, effect = await self.runner.output_of([*line, "--dry-run"], min(self.size.width - 8, 96))
+        self._notice = ""
+        if status not in (0, 10):
+            self.note(effect.strip().splitlines()[-1] if effect.strip() else f"exit status {status}")
+            return
+        if not await self.push_screen_wait(ConfirmScreen(question, effect, typed)):
+            self.note("nothing is changed")
+            return
+        self.note(f"natsctl {shlex.join(line)}")
+        status, output = await self.runner.output_of([*line, flag])
+        lines = output.strip().splitlines() or [f"exit status {status}"]
+        self.note(lines[-1] if status == 0 else lines[0])
+        self._reload()
+
+    def run_line(self, text: str) -> None:
+        """Run a command line: its output is shown, or with ! it has the terminal."""
+        try:
+            line = shlex.split(text.removeprefix("!"))
+        except ValueError as failure:
+            self.note(str(failure))
+            return
+        line = line[1:] if line[:1] == ["natsctl"] else line
+        if line in (["q"], ["quit"], ["exit"]):
+            self.exit()
+        elif not line:
+            return
+        elif line[:1] == ["browse"]:
+            self.note("this is natsctl browse")
+        elif text.startswith("!"):
+            self._in_terminal(line)
+        else:
+            self.work(self._run_line, "change", line)
+
+    async def _run_line(self, line: Sequence[str]) -> None:
+        ended = await self.push_screen_wait(OutputScreen(self.runner, line, f"natsctl {shlex.join(line)}"))
+        self._reload()
+        if ended is not None and ended[0] == UsageError.exit_code and (needed := actions.needed_consent(ended[1])):
+            await self._confirm(line, f"Really {needed.action}?", flag=needed.flag)
+
+
+class SectionHeads(Static):
+    """The titles of the lists, with their numbers of entries."""
+
+    def show(
+        self, sections: Sequence[CatalogSection], places: range, active: int, width: int, filters: dict[str, str]
+    ) -> None:
+        """Show the titles of some lists."""
+        self._first = places.start
+        lines = []
+        for place in places:
+            section = sections[place]
+            mark = "▾" if place == active else "▸"
+            part = filters.get(section.title) if place == active else ""
+            title = f"{section.title} /{part}" if part else section.title
+            text = f"{mark} {place + 1} {safe(title)}"
+            number = section.count
+            style = "bold" if place == active else ""
+            lines.append(Text(cut(text, width - len(number) - 1), style).append(f"{number} ", "not bold dim"))
+        self.display = bool(lines)
+        self.update(Text("\n").join(lines))
+
+    def on_click(self, event: Click) -> None:
+        """Open the list under the mouse."""
+        app = self.app
+        assert isinstance(app, BrowseApp)
+        app.action_section(self._first + event.y)
+
+
+class TabBar(Static):
+    """The titles of an entry's pages."""
+
+    def show(self, titles: Sequence[str], active: int, above: str) -> None:
+        """Show the titles, one of them active, or a page above all of them."""
+        text = Text(no_wrap=True)
+        self._ends: list[int] = []
+        for place, title in enumerate(titles):
+            style = "bold reverse" if place == active and not above else ""
+            text.append(f" {title} ", style).append(" ")
+            self._ends.append(len(text))
+        if above:
+            text.append(f" {above} ", "bold reverse")
+        self.update(text)
+
+    def on_click(self, event: Click) -> None:
+        """Open the page under the mouse."""
+        app = self.app
+        assert isinstance(app, BrowseApp)
+        place = next((place for place, end in enumerate(self._ends) if event.x < end), None)
+        if place is not None:
+            app.show_tab(place)

@@ -1,0 +1,120 @@
+"""The right side for each kind of entry: the pages of the command line, and one message in several forms."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from natsctl.api import headers
+from natsctl.api.units import format_size
+from natsctl.cli.render.page import Page
+from natsctl.cli.render.text import body_text, count, safe, stamp
+
+if TYPE_CHECKING:
+    from natsctl.api.archive.archive import ArchivedMessage
+    from natsctl.api.consumer import ConsumerInfo
+    from natsctl.api.stream import StreamInfo
+    from natsctl.client.explain.explanation import Explanation
+
+MAX_BODY: Final = 256 * 1024
+"""Bytes of a body that are shown; `natsctl stream get` prints all of it."""
+FORMS: Final = ("text", "json", "hex")
+
+
+def stream_config(info: StreamInfo) -> Page:
+    """Return the configuration of a stream."""
+    from natsctl.cli.render.streams import render_stream, render_stream_state
+
+    return _without(render_stream(info), render_stream_state(info))
+
+
+def stream_state(info: StreamInfo) -> Page:
+    from natsctl.cli.render.streams import render_stream_state
+
+    return render_stream_state(info)
+
+
+def consumer_config(info: ConsumerInfo) -> Page:
+    """Return the configuration of a consumer."""
+    from natsctl.cli.render.consumers import render_consumer, render_consumer_state
+
+    now_ns = time.time_ns()
+    return _without(render_consumer(info, now_ns), render_consumer_state(info, now_ns))
+
+
+def consumer_state(info: ConsumerInfo) -> Page:
+    from natsctl.cli.render.consumers import render_consumer_state
+
+    return render_consumer_state(info, time.time_ns())
+
+
+def kv_status(info: Any) -> Page:
+    from natsctl.cli.render.bucket_pages import render_kv_bucket
+
+    return render_kv_bucket(info)
+
+
+def object_status(info: Any) -> Page:
+    from natsctl.cli.render.bucket_pages import render_object_bucket
+
+    return render_object_bucket(info)
+
+
+def explanation(reasons: Explanation) -> Page:
+    from natsctl.cli.explain import explanation_page
+
+    return explanation_page(reasons)
+
+
+def _without(page: Page, state: Page) -> Page:
+    """Return a page without the sections that another page has."""
+    titles = {section.title for section in state.sections if section.title}
+    page.sections = [section for section in page.sections if section.title not in titles]
+    return page
+
+
+def message_heading(message: ArchivedMessage, stream: str) -> str:
+    """Return the lines above a body: where the message is, and its headers."""
+    subject = safe(message.subject.decode("utf-8", "backslashreplace"))
+    lines = [
+        f"{safe(stream)} {count(message.seq)}  {subject}",
+        f"{stamp(message.ts_ns)}  {format_size(len(message.payload))}",
+    ]
+    for key, value in headers.parse(message.header):
+        lines.append(f"{safe(key.decode('utf-8', 'replace'))}: {safe(value.decode('utf-8', 'backslashreplace'))}")
+    return "\n".join(lines)
+
+
+def message_line(message: ArchivedMessage) -> str:
+    """Return the beginning of a body in one line."""
+    return safe(" ".join(message.payload[:256].decode("utf-8", "replace").split()))
+
+
+def message_json(message: ArchivedMessage) -> Any:
+    """Return the body as JSON. Raises ValueError."""
+    try:
+        return json.loads(message.payload)
+    except RecursionError as failure:
+        raise ValueError("too deeply nested") from failure
+
+
+def message_text(message: ArchivedMessage) -> str:
+    """Return the body as text."""
+    return body_text(message.payload[:MAX_BODY]) + _rest(message)
+
+
+def message_hex(message: ArchivedMessage, width: int) -> str:
+    """Return the body as bytes and their characters, 16 in a line, or 8 on a narrow screen."""
+    step = 16 if width >= 76 else 8
+    lines = []
+    for begin in range(0, min(len(message.payload), MAX_BODY // 4), step):
+        part = message.payload[begin : begin + step]
+        shown = "".join(chr(byte) if 32 <= byte < 127 else "·" for byte in part)
+        lines.append(f"{begin:06x}  {part.hex(' ', -8 if step == 16 else 1):<{3 * step}}  {shown}")
+    return "\n".join(lines) + _rest(message, MAX_BODY // 4)
+
+
+def _rest(message: ArchivedMessage, most: int = MAX_BODY) -> str:
+    left = len(message.payload) - most
+    return f"\n… {format_size(left)} more: natsctl stream get shows all" if left > 0 else ""
