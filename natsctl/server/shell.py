@@ -15,8 +15,10 @@ second are written; the number of the others stands before the first line of a l
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 import traceback
+from collections import deque
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -93,7 +95,7 @@ OFFENCES: Final = frozenset(CloseReason) - {
 """Reasons for closing a client that are logged without debugging; the write deadline has its own line."""
 
 UNFINISHED_S: Final = 0.002
-"""Time of a turn for the deferred work of sessions."""
+"""Time of a turn for the deferred work of sessions, and for the sessions of lost connections."""
 
 LAG_KEPT_S: Final = 60.0
 """Time that the worst lag of the loop is remembered."""
@@ -146,7 +148,8 @@ class Shell:
         self.leaf_write_deadline_s = 0.0
         """The same for leaf nodes; 0: as for clients."""
         self.leaf_write_retry = True
-        self._wanted = False
+        self._ended: deque[ClientConnection] = deque()
+        self._is_turn_due = False
         self._read_bytes = 0
         self._overloaded: dict[StreamStore, list[ClientConnection]] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -162,10 +165,14 @@ class Shell:
         self.wake()
 
     def wake(self) -> None:
-        """Ask for a turn after the present read."""
-        if not self._wanted:
-            self._wanted = True
-            self.loop.call_soon(self.turn)
+        """Ask for a turn after the present read, unless one is due already: the loop reads nothing between two."""
+        if not self._is_turn_due:
+            self._is_turn_due = True
+            self.loop.call_soon(self._take_due_turn)
+
+    def _take_due_turn(self) -> None:
+        self._is_turn_due = False
+        self.turn()
 
     # Connections
 
@@ -207,27 +214,30 @@ class Shell:
         self._read_bytes += size
         if self._read_bytes >= TURN_BYTES:
             self.turn()
-            self._wanted = True
-            self.loop.call_soon(self.turn)
-        elif not self._wanted:
-            self._wanted = True
-            self.loop.call_soon(self.turn)
+        if not self._is_turn_due:
+            self._is_turn_due = True
+            self.loop.call_soon(self._take_due_turn)
 
     def closed(self, connection: ClientConnection) -> None:
-        session = connection.session
-        if self.connections.pop(session, None) is None:
-            return
-        reason = session.close_reason
-        log_line = self.log.info if reason in OFFENCES else self.log.debug
-        log_line(f"{connection.name} - Client connection closed: {reason.value if reason else 'Client Closed'}")
-        self.logins.forget(session)
-        session.closed()
-        self.wake()
+        if self.connections.pop(connection.session, None) is not None:
+            self._ended.append(connection)
+            self.wake()
+
+    def _end_sessions(self, until_s: float) -> None:
+        """End the sessions of lost connections, at least one: thousands may be lost at once."""
+        while self._ended:
+            connection = self._ended.popleft()
+            session, reason = connection.session, connection.session.close_reason
+            log_line = self.log.info if reason in OFFENCES else self.log.debug
+            log_line(f"{connection.name} - Client connection closed: {reason.value if reason else 'Client Closed'}")
+            self.logins.forget(session)
+            session.closed()
+            if time.monotonic() >= until_s:
+                break
 
     # The turn
 
     def turn(self) -> None:
-        self._wanted = False
         self._read_bytes = 0
         try:
             self._turn()
@@ -236,6 +246,10 @@ class Shell:
 
     def _turn(self) -> None:
         committer, engine = self.committer, self.engine
+        if self._ended:
+            self._end_sessions(time.monotonic() + UNFINISHED_S)
+            if self._ended:
+                self.wake()
         if self.broker.pending_logins:
             self._work_out_logins()
         if self.broker.unfinished:
@@ -434,6 +448,7 @@ class Shell:
         for timer in (self._timer, self._ticker):
             if timer is not None:
                 timer.cancel()
+        self._end_sessions(math.inf)
         self.broker.look_ns = 0  # nothing is earlier, so that no other is set
         self.logins.stop()
         if self.committer is not None:

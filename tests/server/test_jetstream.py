@@ -124,7 +124,8 @@ async def test_what_a_flush_has_answered_is_seen_by_another_client(tmp_path: Pat
             assert (fresh.num_pending, (await js.consumer_info("S", f"F{number}")).num_pending) == (0, 2)
         pull = await js.pull_subscribe_bind("W", "S")
         await publish(b"e")
-        assert len(await pull.fetch(200, timeout=0.5)) == 121
+        assert len(await pull.fetch(121, timeout=PATIENCE_S)) == 121
+        assert (await js.consumer_info("S", "W")).num_pending == 0
         await publisher.close()
         await client.close()
 

@@ -20,6 +20,7 @@ from __future__ import annotations
 import struct
 import sys
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from natsctl.api import answers, headers
@@ -77,7 +78,7 @@ from natsctl.jetstream.streams.pending_message import storage_fault
 from natsctl.store.errors import StreamKeyTakenError
 from natsctl.store.file_log import FrameRun
 from natsctl.store.filters import Filters
-from natsctl.store.steps import STEP, Steps, pieces
+from natsctl.store.steps import STEP, Steps
 
 if TYPE_CHECKING:
     from natsctl.jetstream.account import JetStreamAccount
@@ -244,8 +245,9 @@ def _info_with_subjects(
     if total:
         page = Paged(total=total, offset=max(wanted.offset, 0), limit=SUBJECTS_PAGE)
     shown: dict[str, int] = {}
-    for piece in pieces([*counts.items()], NAMES_PAGE):
-        shown.update((subject.decode("utf-8", "replace"), count) for subject, count in piece)
+    items = iter(counts.items())
+    while piece := {name.decode("utf-8", "replace"): count for name, count in islice(items, NAMES_PAGE)}:
+        shown.update(piece)  # piece by piece, as the collector scans each tuple of a list of all items
         yield STEP
     found.state.subjects = shown
     return _shown(js, stream, request, found, page)

@@ -1,0 +1,76 @@
+"""Turns of the loop: at most one is due, and none ends more connections than its time allows."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from natsctl.broker.broker import Broker
+from natsctl.server.listener import ClientConnection
+from natsctl.server.log.lines import Log
+from natsctl.server.resources import SystemClock
+from natsctl.server.shell import UNFINISHED_S, Shell
+
+
+class DueCalls:
+    """An event loop that keeps what is due, and never waits."""
+
+    def __init__(self) -> None:
+        self.due: list[Callable[[], None]] = []
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        self.due.append(callback)
+
+    def call_later(self, delay_s: float, callback: Callable[[], None]) -> Any:
+        return None
+
+    def run(self) -> int:
+        """Run what is due now, and return how much that was."""
+        due, self.due = self.due, []
+        for callback in due:
+            callback()
+        return len(due)
+
+
+class LostConnection:
+    name = "client"
+
+    def __init__(self, shell: Shell) -> None:
+        self.session = shell.opened(cast(ClientConnection, self), "h", 1, "client")
+
+
+@pytest.fixture
+def loop() -> DueCalls:
+    return DueCalls()
+
+
+@pytest.fixture
+def shell(loop: DueCalls) -> Shell:
+    return Shell(cast(Any, loop), Log(quiet=True), Broker(SystemClock(), random.Random(1)), None, 10.0)
+
+
+def test_one_turn_is_due_however_many_are_taken_meanwhile(loop: DueCalls, shell: Shell) -> None:
+    shell.broker.long_work.append(itertools.count())
+    shell.wake()
+    for _ in range(10):
+        shell.committed()
+        assert loop.run() == 1, "the loop reads after each"
+
+
+def test_connections_that_are_lost_together_end_in_slices(
+    loop: DueCalls, shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times = itertools.count(0.0, UNFINISHED_S / 10)
+    monkeypatch.setattr("natsctl.server.shell.time", SimpleNamespace(monotonic=lambda: next(times)))
+    lost = [cast(ClientConnection, LostConnection(shell)) for _ in range(100)]
+    for connection in lost:
+        shell.closed(connection)
+    left = [len(shell.broker.sessions)]
+    while loop.run():
+        left.append(len(shell.broker.sessions))
+    assert left[0] == 100 and left[-1] == 0 and max(a - b for a, b in itertools.pairwise(left)) <= 11
