@@ -90,13 +90,18 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Case:
-    """A line, with what is done while it runs (until both print `until`), and what it reads from stdin."""
+    """A line, with what is done while it runs (until both print `until`), and what it reads from stdin.
+
+    `during` begins when the tool has subscribed to `hears`, and has made a consumer if it `reads` from one.
+    """
 
     line: str
     marks: str = ""
     during: Sequence[str] = ()
     until: str = ""
     stdin: str = ""
+    hears: str = ""
+    reads: bool = False
 
 
 @dataclass
@@ -199,6 +204,7 @@ class Side:
         self._messages: dict[str, tuple[Any, list[Any]]] = {}
         self.home = self.cwd = self.folder
         self.login = self._bodies = True
+        self._readers = 0
 
     def begin(self, group: Group) -> None:
         """Give a group an empty account and a folder with its files."""
@@ -242,6 +248,7 @@ class Side:
 
     def run(self, case: Case) -> Outcome:
         user = "s" if "@" in case.marks else self.account.lower()
+        self._readers = self._consumers() if case.reads else 0
         words = [*self.program, *shlex.split(self._filled(case.line))]
         return Outcome(*(self._at_terminal if "%" in case.marks else self._in_pipes)(case, words, user))
 
@@ -250,7 +257,7 @@ class Side:
         view = commands.spawn(words, env=environment, cwd=str(self.cwd), timeout=WITHIN_S, dimensions=(60, 200))
         try:
             if case.during:
-                self._subscribed(view.isalive, user)
+                self._subscribed(view.isalive, user, case)
                 self._do(case.during)
             found = view.expect([case.until, commands.ended(), commands.late()])
             return found, "", "" if found == 0 else str(view.before)[-1500:]
@@ -269,7 +276,7 @@ class Side:
                 process.stdin.close()
             try:
                 if case.during:
-                    self._subscribed(lambda: process.poll() is None, user)
+                    self._subscribed(lambda: process.poll() is None, user, case)
                     self._do(case.during)
                 if case.until:
                     self._await(process, case.until, (self.home / "out", self.home / "err"))
@@ -286,16 +293,30 @@ class Side:
         texts = [(self.home / name).read_text(errors="replace") for name in ("out", "err")]
         return status, texts[0], texts[1]
 
-    def _subscribed(self, alive: Callable[[], bool], user: str) -> None:
+    def _subscribed(self, alive: Callable[[], bool], user: str, case: Case) -> None:
         """Wait until the tool has subscribed; only the library of clients tells those of the system account apart."""
         account = "SYS" if user == "s" else self.account
         until_s = time.monotonic() + WITHIN_S
         while alive() and time.monotonic() < until_s:
-            found = self._get(f"connz?acc={account}&subs=1")["connections"] or ()
-            ours = [one for one in found if (one.get("lang") == "go") is (self.tool == "nats")]
-            if any(one.get("subscriptions_list") for one in ours):
+            connections = self._get(f"connz?acc={account}&subs=1")["connections"] or ()
+            ours = [
+                connection for connection in connections if (connection.get("lang") == "go") is (self.tool == "nats")
+            ]
+            subjects = [subject for connection in ours for subject in connection.get("subscriptions_list") or ()]
+            if (
+                subjects
+                and re.search(case.hears, " ".join(subjects))
+                and (not case.reads or self._consumers() > self._readers)
+            ):
                 return
             time.sleep(0.02)
+
+    def _consumers(self) -> int:
+        """Return the number of consumers without a lasting name."""
+        details = self._get(f"jsz?acc={self.account}&consumers=1&config=1").get("account_details") or ()
+        streams = [stream for detail in details for stream in detail.get("stream_detail") or ()]
+        consumers = [consumer for stream in streams for consumer in stream.get("consumer_detail") or ()]
+        return sum(not consumer["config"].get("durable_name") for consumer in consumers)
 
     def _await(self, process: subprocess.Popen[bytes], pattern: str, files: Iterable[Path]) -> None:
         until_s = time.monotonic() + WITHIN_S
