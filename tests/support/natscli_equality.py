@@ -135,8 +135,8 @@ def groups_of(document: Mapping[str, Any]) -> Iterator[Group]:
 def _cases(lines: Iterable[Any]) -> Iterator[Case]:
     """Read cases: each is a line, or a mapping with the line below `run`, repeated for the words of `each`."""
     for given in lines:
-        row = {"run": given} if isinstance(given, str) else given
-        rest = {key: value for key, value in row.items() if key not in ("run", "each")}
+        row: Mapping[str, Any] = {"run": given} if isinstance(given, str) else given
+        rest: dict[str, Any] = {key: value for key, value in row.items() if key not in ("run", "each")}
         for word in row.get("each", ("",)):
             line = row["run"].replace("{each}", word).lstrip(_MARKS)
             yield Case(line.strip(), row["run"][: len(row["run"]) - len(row["run"].lstrip(_MARKS))], **rest)
