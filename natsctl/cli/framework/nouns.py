@@ -18,6 +18,7 @@ HEADINGS: Mapping[str, tuple[Verb, ...]] = {
             "Look around on a full screen",
             examples=("natsctl browse", "natsctl browse --context prod --read-only"),
         ),
+        Verb("deadletter, dlq", "deadletter.VERBS", "Keep, show, replay and discard messages that failed"),
     ),
     "Messages": (
         Verb(

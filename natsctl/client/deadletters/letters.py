@@ -5,8 +5,9 @@ Nothing here changes anything on the server, and no consumer is created if the c
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -189,6 +190,42 @@ async def read_letters(manager: Manager, selection: LetterFilter = LetterFilter(
         await describe(manager, passing, captures)
         passing = [letter for letter in passing if selection.passes_subject(letter)]
     return passing
+
+
+async def follow_letters(
+    manager: Manager, selection: LetterFilter = LetterFilter()
+) -> AsyncGenerator[DeadLetter, None]:
+    """Yield new dead letters of a selection as they are reported, described, without end. Raises as `read_letters`."""
+    from natsctl.client.messaging.feed import Start, feed_of_stream
+
+    captures = await required_captures(manager, selection.stream)
+    arrived: asyncio.Queue[DeadLetter] = asyncio.Queue(AT_ONCE)
+
+    async def read(capture: CaptureStream) -> None:
+        async with await feed_of_stream(manager, capture.name, selection.patterns, Start("new")) as feed:
+            while not feed.ended:
+                message = feed.now() or await feed.next()
+                if message is not None and (letter := parsed(capture, message)) is not None:
+                    await arrived.put(letter)
+
+    tasks = [asyncio.ensure_future(read(capture)) for capture in captures]
+    try:
+        while True:
+            getting = asyncio.ensure_future(arrived.get())
+            done, _ = await asyncio.wait([getting, *tasks], return_when=asyncio.FIRST_COMPLETED)
+            if getting not in done:
+                getting.cancel()
+                for task in done:
+                    task.result()
+                return
+            letter = getting.result()
+            await describe(manager, [letter], captures)
+            if selection.passes(letter) and selection.passes_subject(letter):
+                yield letter
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 class LetterSource:

@@ -93,7 +93,7 @@ def _origin(message: FailedMessage, failure: DeliveryFailure) -> list[Pair]:
         (SUBJECT, message.subject),
         (TIME, format_time(message.time_ns)),
         (CONSUMER, failure.consumer),
-        (REASON, failure.reason),
+        (REASON, " ".join(failure.reason.split())),
         (DELIVERIES, str(failure.deliveries)),
     ]
 

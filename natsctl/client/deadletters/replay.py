@@ -20,6 +20,7 @@ from natsctl.api.errors import ApiResponseError, ErrCode
 from natsctl.client.deadletters.capture import CaptureStream, capture_streams
 from natsctl.client.deadletters.letters import AT_ONCE, DeadLetter, LetterSource
 from natsctl.client.deadletters.origin import FailedMessage, is_counter, replay_headers
+from natsctl.client.message import DryRunError, Planned
 from natsctl.client.requests import side_by_side
 
 if TYPE_CHECKING:
@@ -81,7 +82,8 @@ async def replay(
 ) -> ReplayReport:
     """Publish the messages of dead letters again, each once, and remove their dead letters; see the module.
 
-    Messages that the server refuses are reported and stay. Raises UnreachableError if it does not answer.
+    Messages that the server refuses are reported and stay. Raises UnreachableError if it does not answer, and in a dry
+    run DryRunError with the messages that would be published.
     """
     replayer = _Replayer(manager, options, await capture_streams(manager))
     groups = by_message(letters, options.limit)
@@ -95,6 +97,10 @@ async def replay(
         await replayer.replay(chunk)
         done += len(chunk)
         on_progress(done)
+    if manager.connection.dry_run:
+        report = replayer.report
+        effect = {"replayed": len(replayer.planned), "removed": report.removed, "missing": report.missing}
+        raise DryRunError(*replayer.planned, effect={**effect, "skipped": len(report.skipped)})
     return replayer.report
 
 
@@ -105,6 +111,7 @@ class _Replayer:
         self._copying = {capture.name for capture in captures if capture.copies}
         self._retention: dict[str, str] = {}
         self.report = ReplayReport()
+        self.planned: list[Planned] = []
 
     async def replay(self, groups: Sequence[Letters]) -> None:
         for stream in {group[0].stream for group in groups} - self._retention.keys():
@@ -127,6 +134,11 @@ class _Replayer:
             self._skip(message, reason)
             return
         headers = replay_headers(message, last.failure, subject)
+        consumed = stored is not None and self._retention[last.stream] in _CONSUMED
+        if self._manager.connection.dry_run:
+            self.planned.append(Planned(subject, message.body, headers))
+            self.report.removed += consumed
+            return
         try:
             answer = await publish(self._manager, subject, message.body, headers=headers)
         except ApiResponseError as refusal:
@@ -136,7 +148,7 @@ class _Replayer:
         self.report.duplicates += bool(answer.value.duplicate)
         if not self._options.keep:
             await remove_copies(self._manager, letters, self._copying)
-        if stored is not None and self._retention[last.stream] in _CONSUMED:
+        if consumed:
             try:
                 removed = await remove_message(self._manager, last.stream, last.seq)
                 self.report.removed += removed
