@@ -353,7 +353,7 @@ def report(session: Session, given: Given, stream: Stream = None, json: Json = F
     output.show_table(render_table(title, columns, rows, right=("Messages", "Oldest", "Newest")))
 
 
-@flagged(SELECTION[:1] + SELECTION[3:])
+@flagged([flag for flag in SELECTION if flag.name != "--until"])
 def watch(
     session: Session,
     given: Given,

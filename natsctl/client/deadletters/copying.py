@@ -17,7 +17,14 @@ from natsctl.api import acks
 from natsctl.api.errors import ApiResponseError, ErrCode
 from natsctl.api.units import SECOND
 from natsctl.client.connection import ConnectionLostError
-from natsctl.client.deadletters.capture import CaptureOptions, CaptureStream, advisories_of, capture_streams, enable
+from natsctl.client.deadletters.capture import (
+    CaptureOptions,
+    CaptureStream,
+    NoDeadLettersError,
+    advisories_of,
+    capture_streams,
+    enable,
+)
 from natsctl.client.deadletters.letters import AT_ONCE, DeadLetter, LetterSource, parse_advisory
 from natsctl.client.deadletters.origin import copy_headers
 from natsctl.client.requests import side_by_side
@@ -66,7 +73,8 @@ async def copy_messages(
 ) -> CopyReport:
     """Copy the messages of dead letters of `stream` ("": of all streams) from every capture stream with copies.
 
-    Runs until it is cancelled, or with `once` until no advisory waits. Raises ApiResponseError or NatsctlError.
+    Runs until it is cancelled, or with `once` until no advisory waits. Raises NoDeadLettersError if no stream keeps
+    copies, ApiResponseError and UnreachableError.
     """
     report = CopyReport()
     running: dict[str, asyncio.Task[None]] = {}
@@ -76,12 +84,15 @@ async def copy_messages(
                 if capture.copies and (capture.name not in running or running[capture.name].done()):
                     copier = _Copier(manager, capture, stream, report, on_outcome)
                     running[capture.name] = asyncio.ensure_future(copier.run(once=once))
+            if not running:
+                of = f" of {stream}" if stream else ""
+                raise NoDeadLettersError(
+                    f"no stream keeps copies of dead letters{of}",
+                    hint=f"natsctl deadletter enable {stream or '--all'} --copy keeps them from now on",
+                )
             if once:
                 await asyncio.gather(*running.values())
                 return report
-            if not running:
-                await asyncio.sleep(RESCAN_S)
-                continue
             ended, _ = await asyncio.wait(running.values(), timeout=RESCAN_S, return_when=asyncio.FIRST_COMPLETED)
             for task in ended:
                 task.result()

@@ -32,6 +32,7 @@ from natsctl.client.requests import side_by_side
 if TYPE_CHECKING:
     from natsctl.client.manager import Manager
     from natsctl.client.message import Message
+    from natsctl.client.messaging.feed import Start
     from natsctl.client.messaging.messages import StoredResult
 
 AT_ONCE: Final = 64
@@ -156,13 +157,19 @@ def entry_of(message: Message) -> int:
 async def _stored(manager: Manager, capture: CaptureStream, selection: LetterFilter) -> AsyncIterator[DeadLetter]:
     from natsctl.client.messaging.feed import Start, feed_of_stream
 
-    start = Start("by_start_time", max(0, time.time_ns() - selection.since_ns)) if selection.since_ns else Start()
+    start = _start(selection) if selection.since_ns else Start()
     direct = bool(capture.info.config.allow_direct)
     patterns = selection.patterns
     async with await feed_of_stream(manager, capture.name, patterns, start, direct=direct, to_end=True) as feed:
         while (message := feed.now() or await feed.next()) is not None:
             if (letter := parsed(capture, message)) is not None:
                 yield letter
+
+
+def _start(selection: LetterFilter) -> Start:
+    from natsctl.client.messaging.feed import Start
+
+    return Start("by_start_time", max(0, time.time_ns() - selection.since_ns))
 
 
 def parsed(capture: CaptureStream, message: Message) -> DeadLetter | None:
@@ -195,14 +202,18 @@ async def read_letters(manager: Manager, selection: LetterFilter = LetterFilter(
 async def follow_letters(
     manager: Manager, selection: LetterFilter = LetterFilter()
 ) -> AsyncGenerator[DeadLetter, None]:
-    """Yield new dead letters of a selection as they are reported, described, without end. Raises as `read_letters`."""
+    """Yield dead letters of a selection as they are reported, described, without end; earlier ones with `since_ns`.
+
+    Raises as `read_letters`.
+    """
     from natsctl.client.messaging.feed import Start, feed_of_stream
 
     captures = await required_captures(manager, selection.stream)
     arrived: asyncio.Queue[DeadLetter] = asyncio.Queue(AT_ONCE)
 
     async def read(capture: CaptureStream) -> None:
-        async with await feed_of_stream(manager, capture.name, selection.patterns, Start("new")) as feed:
+        start = _start(selection) if selection.since_ns else Start("new")
+        async with await feed_of_stream(manager, capture.name, selection.patterns, start) as feed:
             while not feed.ended:
                 message = feed.now() or await feed.next()
                 if message is not None and (letter := parsed(capture, message)) is not None:
