@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,6 +31,7 @@ from natsctl.client.deadletters.letters import (
     read_letters,
 )
 from natsctl.client.deadletters.origin import (
+    REPLAYED,
     DeliveryFailure,
     FailedMessage,
     copy_headers,
@@ -292,6 +294,11 @@ def test_headers_that_act_on_a_stream_act_once() -> None:
     again = replay_headers(message._replace(seq=9, headers=same), failure, "s.a")
     assert dict(again)["Dead-Letter-Replays"] == "2" and dict(again)["Dead-Letter-Sequence"] == "9"
     assert len([name for name, _ in again if name == "Dead-Letter-Stream"]) == 1
+
+
+def test_the_page_has_the_decision_on_each_header() -> None:
+    page = (Path(__file__).parents[2] / "docs/how-to/handle-messages-that-fail.md").read_text()
+    assert [header for header, decision in REPLAYED.items() if f"| `{header}` | {decision} |\n" not in page] == []
 
 
 @pytest.mark.parametrize(

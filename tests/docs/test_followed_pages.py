@@ -127,7 +127,7 @@ def install(folder: Path) -> Path:
     return clone
 
 
-def test_the_tutorial_and_two_how_to_pages_are_followed_on_a_fresh_clone(tmp_path: Path) -> None:
+def test_the_tutorial_and_how_to_pages_are_followed_on_a_fresh_clone(tmp_path: Path) -> None:
     clone, how_to = install(tmp_path), DOCS / "how-to"
     tutorial = DOCS / "tutorial.md"
     # The how-to pages begin after the first sections of the tutorial.
@@ -135,6 +135,7 @@ def test_the_tutorial_and_two_how_to_pages_are_followed_on_a_fresh_clone(tmp_pat
         (sections(tutorial, 2, 99), 0, 25),
         (blocks(how_to / "back-up-and-restore.md"), 3, 20),
         (blocks(how_to / "provision-from-ci.md"), 2, 5),
+        (blocks(how_to / "handle-messages-that-fail.md"), 3, 16),
     ):
         with closing(Shell(clone, tmp_path, network=False)) as shell:
             shell.run(". .venv/bin/activate")

@@ -2,7 +2,7 @@
 
 A header that makes a stream check, expire, replace, count or schedule a message must not do so again. Both forms carry
 such a header under another name, `Dead-Letter-Header-NAME`, so that nothing of the message is lost. `REPLAYED` decides
-on each header of the server; the table in docs/dead-letters.md is the same one.
+on each header of the server; the table in docs/how-to/handle-messages-that-fail.md is the same one.
 """
 
 from __future__ import annotations
