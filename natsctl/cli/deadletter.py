@@ -145,7 +145,7 @@ def enable(
 def disable(
     session: Session, stream: SomeStream = None, all: Every = False, force: Force = False, json: Json = False
 ) -> None:
-    """Stop keeping dead letters, and delete those that are kept."""
+    """Stop keeping dead letters, and delete the stored ones."""
     from natsctl.client.deadletters.capture import capture_to_disable
     from natsctl.client.deadletters.capture import disable as disable_capture
 
