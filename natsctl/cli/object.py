@@ -63,7 +63,7 @@ from natsctl.cli.framework.verbs import verb
 from natsctl.cli.kv import Count, Wait
 from natsctl.cli.messaging.bodies import STDIN
 from natsctl.cli.render.text import safe
-from natsctl.client.asset_config import new_object_bucket, set_object_ttl
+from natsctl.client.asset_config import new_object_bucket, set_ttl
 from natsctl.client.buckets import OBJECTS
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ if TYPE_CHECKING:
 
 OBJECT_FLAGS: tuple[Flag, ...] = (
     DESCRIPTION,
-    Flag("--ttl", DURATION, set_object_ttl, "how long objects are kept, 0 for no limit", default="0"),
+    Flag("--ttl", DURATION, set_ttl, "how long objects are kept, 0 for no limit", default="0"),
     REPLICAS,
     BUCKET_SIZE,
     storage_flag("objects"),

@@ -106,7 +106,7 @@ def set_history(config: dict[str, Any], values: int) -> None:
 
 
 def set_ttl(config: dict[str, Any], ns: int) -> None:
-    """Set how long values are kept, 0 or less for no limit; the duplicate window cannot be longer."""
+    """Set how long values or objects are kept, 0 or less for no limit; the duplicate window cannot be longer."""
     config["max_age"] = max(0, ns)
     config["duplicate_window"] = window_of(ns)
 
@@ -196,9 +196,3 @@ def new_object_bucket(bucket: str) -> dict[str, Any]:
         "allow_rollup_hdrs": True,
         **CREATED,
     }
-
-
-def set_object_ttl(config: dict[str, Any], ns: int) -> None:
-    """Set how long objects are kept, 0 or less for no limit; the duplicate window cannot be longer."""
-    config["max_age"] = max(0, ns)
-    config["duplicate_window"] = window_of(ns)

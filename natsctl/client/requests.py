@@ -15,6 +15,8 @@ from natsctl.api.units import plural
 from natsctl.client.message import NO_RESPONDERS, DryRunError, Planned
 
 if TYPE_CHECKING:
+    import asyncio
+
     from natsctl.api.catalogue import ApiError
     from natsctl.client.connection import Connection
 
@@ -312,10 +314,7 @@ class Requests:
                 running += (asyncio.create_task(page(offset)) for offset in islice(offsets, 1))
                 yield one
         finally:
-            for task in running:
-                task.cancel()
-            # Their failures are those of the awaited page; asyncio would log them as never retrieved.
-            await asyncio.gather(*running, return_exceptions=True)
+            await end_tasks(running)
 
     async def pages(
         self, endpoint: ApiEndpoint, key: str, *tokens: str, body: dict[str, Any] | None = None
@@ -428,6 +427,15 @@ def _may_help(failure: NatsctlError, may_repeat: bool) -> bool:
     return may_repeat and not isinstance(failure, JetStreamNotEnabledError)
 
 
+async def end_tasks(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    """Cancel tasks and wait until they have ended; asyncio logs no failure of them as never retrieved."""
+    import asyncio
+
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
 async def side_by_side(work: Callable[[S], Awaitable[T]], items: Iterable[S], at_once: int) -> list[T]:
     """Return the results of `work` of each item, of at most so many at a time.
 
@@ -445,9 +453,7 @@ async def side_by_side(work: Callable[[S], Awaitable[T]], items: Iterable[S], at
     try:
         return list(await asyncio.gather(*tasks))
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end_tasks(tasks)
 
 
 async def together(connection: Connection, *work: Coroutine[Any, Any, T]) -> list[T]:

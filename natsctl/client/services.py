@@ -27,7 +27,7 @@ from natsctl.client.message import HeaderLike
 from natsctl.client.messaging.messages import Outgoing
 from natsctl.client.messaging.request_reply import ReplyLimits, ask
 from natsctl.client.received import Received
-from natsctl.client.requests import parse_object
+from natsctl.client.requests import end_tasks, parse_object
 
 if TYPE_CHECKING:
     from natsctl.client.connection import Connection, Subscription
@@ -243,9 +243,7 @@ class EchoService:
         try:
             await asyncio.gather(*tasks)
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await end_tasks(tasks)
 
     def _verbs(self) -> list[tuple[str, Handle]]:
         """Return the subjects of its own PING, INFO and STATS, and their handlers."""

@@ -226,8 +226,7 @@ def _buckets(draw: Any, bucket: str) -> Config:
     is_kv = draw(st.booleans())
     config: Config = asset_config.new_kv_bucket(bucket) if is_kv else asset_config.new_object_bucket(bucket)
     if draw(st.booleans()):
-        set_ttl = asset_config.set_ttl if is_kv else asset_config.set_object_ttl
-        set_ttl(config, draw(durations))
+        asset_config.set_ttl(config, draw(durations))
     if is_kv:
         asset_config.set_history(config, draw(st.integers(1, 64)))
         if draw(st.booleans()):

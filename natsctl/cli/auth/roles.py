@@ -25,6 +25,7 @@ from natsctl.cli.framework.flags import (
     Given,
     Json,
     flagged,
+    flat,
 )
 from natsctl.cli.framework.parameters import Argument, Option
 from natsctl.cli.framework.session import Session
@@ -47,10 +48,6 @@ def _connections(text: str) -> list[str]:
     return [CONNECTION_TYPES[word] for word in words]
 
 
-def _together(parts: list[list[str]]) -> list[str]:
-    return list(dict.fromkeys(one for part in parts for one in part))
-
-
 _RULES: Final = ("pub-allow", "pub-deny", "sub-allow", "sub-deny")
 SCOPE: Final = (
     Flag("--description", TEXT, "description", "a description"),
@@ -60,7 +57,7 @@ SCOPE: Final = (
     Flag("--locale", TEXT.named("ZONE"), "times_location", "time zone of the users"),
     Flag(
         "--connection",
-        FlagKind("|".join(CONNECTION_TYPES), _connections, repeated=True, gather=_together),
+        FlagKind("|".join(CONNECTION_TYPES), _connections, repeated=True, gather=flat),
         "allowed_connection_types",
         "kinds of connections that are allowed",
     ),

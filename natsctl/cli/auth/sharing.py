@@ -15,7 +15,7 @@ from natsctl.cli.framework.parameters import Argument, Option
 from natsctl.cli.framework.session import Session
 from natsctl.cli.framework.verbs import Verb, verb
 from natsctl.cli.render.page import Page
-from natsctl.cli.render.text import count, safe, stamp
+from natsctl.cli.render.text import count, safe, stamp, yes
 from natsctl.client.auth.account_claims import (
     SERVICE,
     STREAM,
@@ -42,10 +42,6 @@ Bucket = Annotated[str, Argument(metavar="BUCKET", help="name of the bucket")]
 
 Commands = tuple[Any, Any, Any, Any]
 """The commands add, edit, ls and kv."""
-
-
-def _true(value: Any) -> str:
-    return "true" if value else "false"
 
 
 def _named(operator: Operator, subject: str) -> str:
@@ -104,9 +100,9 @@ def render_export(entry: Document) -> Page:
     rows.row("Kind", str(entry.get("type", "")).capitalize())
     rows.maybe("Info", safe(entry.get("info_url", "")))
     rows.row("Subject", safe(entry["subject"]))
-    rows.row("Activation Required", _true(entry.get("token_req")))
+    rows.row("Activation Required", yes(entry.get("token_req")))
     rows.row("Account Token Position", count(entry.get("account_token_position", 0)))
-    rows.row("Advertised", _true(entry.get("advertise")))
+    rows.row("Advertised", yes(entry.get("advertise")))
     rows = page.section("Revocations")
     revoked = sorted((entry.get("revocations") or {}).items())
     for key, at_s in revoked:
@@ -195,7 +191,7 @@ def export_ls(session: Session, chosen: AccountFlags, json: Json = False) -> Non
     rows = [
         (
             str(one.get("name", "")), str(one.get("type", "")).capitalize(), str(one["subject"]),
-            _true(one.get("token_req")), _true(one.get("advertise")), count(one.get("account_token_position", 0)),
+            yes(one.get("token_req")), yes(one.get("advertise")), count(one.get("account_token_position", 0)),
             count(len(one.get("revocations") or ())),
         )
         for one in entries
@@ -241,9 +237,9 @@ def render_import(entry: Document, operator: Operator) -> Page:
     rows.row("Local Subject", safe(local))
     rows.row("Kind", str(entry.get("type", "")).capitalize())
     rows.row("Remote Subject", safe(remote_subject(entry)))
-    rows.row("Sharing Connection Info", _true(entry.get("share")))
+    rows.row("Sharing Connection Info", yes(entry.get("share")))
     if entry.get("type") == STREAM:
-        rows.row("Allows Message Tracing", _true(entry.get("allow_trace")))
+        rows.row("Allows Message Tracing", yes(entry.get("allow_trace")))
     return page
 
 
@@ -326,7 +322,7 @@ def import_ls(session: Session, chosen: AccountFlags, named_operator: MaybeOpera
         (
             str(one.get("name", "")), str(one.get("type", "")).capitalize(),
             _named(found.operator, str(one.get("account", ""))), local_subject(one), remote_subject(one),
-            _true(one.get("allow_trace")) if one.get("type") == STREAM else "", _true(one.get("share")),
+            yes(one.get("allow_trace")) if one.get("type") == STREAM else "", yes(one.get("share")),
         )
         for one in entries
     ]  # fmt: skip

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from natsctl.api.consumer import ConsumerConfig
 from natsctl.api.errors import ApiResponseError, ErrCode, UsageError
 from natsctl.api.subjects import is_valid_subject
-from natsctl.api.times import format_time
+from natsctl.api.times import format_time, is_zero
 from natsctl.api.units import MILLISECOND, MINUTE, parse_duration
 from natsctl.api.update_losses import consumer_losses
 from natsctl.cli.assets import (
@@ -64,7 +64,7 @@ from natsctl.cli.framework.prompts import Question, asset_name, prompt, prompt_c
 from natsctl.cli.framework.resolve import live_consumer, pick_consumer, pick_stream, suggesting
 from natsctl.cli.framework.session import Session
 from natsctl.cli.render.change import changes
-from natsctl.cli.render.text import is_zero, safe
+from natsctl.cli.render.text import safe
 
 if TYPE_CHECKING:
     from natsctl.client.requests import Answer

@@ -89,12 +89,12 @@ def _words(text: str) -> list[str]:
 
 
 def _some(parts: list[list[str]]) -> list[str]:
-    if not (words := _flat(parts)):
+    if not (words := flat(parts)):
         raise ValueError("it is empty")
     return words
 
 
-def _flat(parts: list[list[str]]) -> list[str]:
+def flat(parts: list[list[str]]) -> list[str]:
     return list(dict.fromkeys(word for part in parts for word in part))
 
 
@@ -119,8 +119,8 @@ def _source(text: str) -> Config:
 
 TEXT = FlagKind("TEXT", str)
 SUBJECT = FlagKind("SUBJECT", str)
-SUBJECTS = FlagKind("SUBJECT[,SUBJECT]", _words, repeated=True, gather=_flat)
-WORDS = FlagKind("NAME[,NAME]", _words, repeated=True, gather=_flat)
+SUBJECTS = FlagKind("SUBJECT[,SUBJECT]", _words, repeated=True, gather=flat)
+WORDS = FlagKind("NAME[,NAME]", _words, repeated=True, gather=flat)
 SOME_SUBJECTS = FlagKind("SUBJECT[,SUBJECT]", _words, repeated=True, gather=_some)
 WHOLE = FlagKind("N", _whole)
 LIMIT = FlagKind("N", _limit)

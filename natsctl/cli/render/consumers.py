@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from natsctl.api.consumer import ConsumerInfo
-from natsctl.api.times import ZERO_NS, parse_time
+from natsctl.api.times import ZERO_NS, is_zero, parse_time
 from natsctl.api.units import format_size, plural
 from natsctl.api.versions import REQUIRED_LEVEL_KEY
 from natsctl.cli.render.page import Page, Section
 from natsctl.cli.render.streams import render_cluster, render_metadata, render_version
 from natsctl.cli.render.tables import TROUBLE, Column, render_columns, render_table
-from natsctl.cli.render.text import ago, count, duration, is_zero, listed, safe, when
+from natsctl.cli.render.text import ago, count, duration, listed, safe, when
 
 if TYPE_CHECKING:
     from natsctl.api.consumer import ConsumerConfig, PriorityGroupState, SequenceInfo

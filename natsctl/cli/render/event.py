@@ -7,10 +7,10 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from natsctl.api.times import parse_time
+from natsctl.api.times import is_zero, parse_time
 from natsctl.api.units import format_duration, format_size
 from natsctl.cli.framework.output import json_text
-from natsctl.cli.render.text import body_text, count, is_zero, local, safe
+from natsctl.cli.render.text import body_text, count, local, safe
 
 Fields = tuple[tuple[str, str], ...]
 """Label and key of each fact; dots lead into objects."""

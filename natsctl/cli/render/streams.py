@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from natsctl.api.times import parse_time
+from natsctl.api.times import is_zero, parse_time
 from natsctl.api.units import format_size, plural
 from natsctl.api.versions import LEVEL_KEY, REQUIRED_LEVEL_KEY, SERVER_METADATA, VERSION_KEY
 from natsctl.cli.render.page import Page, Section
@@ -15,7 +15,6 @@ from natsctl.cli.render.text import (
     ago,
     count,
     duration,
-    is_zero,
     limit,
     listed,
     safe,

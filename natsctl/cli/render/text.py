@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Final
 
-from natsctl.api.times import ZERO_TIME, parse_time
+from natsctl.api.times import is_zero, parse_time
 from natsctl.api.units import SECOND, format_size
 
 FOREVER_NS = 2**63 - 1
@@ -59,7 +59,7 @@ def size_limit(number: int) -> str:
     return "unlimited" if number <= 0 else format_size(number)
 
 
-def yes(value: bool) -> str:
+def yes(value: object) -> str:
     return "true" if value else "false"
 
 
@@ -98,11 +98,6 @@ def duration(ns: int) -> str:
 
 def age_limit(ns: int) -> str:
     return "unlimited" if ns <= 0 else duration(ns)
-
-
-def is_zero(moment: str | None) -> bool:
-    """Return whether a time of the contract is the zero time, "never"."""
-    return not moment or moment == ZERO_TIME
 
 
 def local(ns: int) -> datetime:

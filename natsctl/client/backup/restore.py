@@ -46,7 +46,7 @@ from natsctl.client.backup.transfer import (
 from natsctl.client.buckets import kind_of
 from natsctl.client.manager import Manager
 from natsctl.client.message import NO_RESPONDERS, DryRunError, Planned
-from natsctl.client.requests import Answer, api_error, parse_object
+from natsctl.client.requests import Answer, api_error, end_tasks, parse_object
 
 if TYPE_CHECKING:
     from natsctl.client.message import Message
@@ -178,9 +178,7 @@ class RestoreTransfer:
                 if ended := await self._answered(pending.popleft(), deliver):
                     return ended
         finally:
-            for task in pending:
-                task.cancel()
-            await asyncio.gather(*pending, return_exceptions=True)
+            await end_tasks(pending)
         return None
 
     async def _answered(self, piece: asyncio.Task[Message], deliver: str) -> dict[str, Any] | None:

@@ -40,6 +40,7 @@ from natsctl.client.bench.report import ClientResult, Report, report
 from natsctl.client.dial import connect
 from natsctl.client.manager import Manager
 from natsctl.client.message import DryRunError, Planned
+from natsctl.client.requests import end_tasks
 from natsctl.client.servers import Target
 
 if TYPE_CHECKING:
@@ -100,9 +101,7 @@ class ClientGroup:
 
     async def close(self) -> None:
         """End running clients and the connections."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await end_tasks(self._tasks)
         for client in self._clients:
             await client.manager.connection.close()
 
@@ -269,7 +268,7 @@ class Workers:
         """Return the value of that name from each process; raises the first failure."""
         async with contextlib.AsyncExitStack() as stack:
             hearing = [asyncio.create_task(worker.hear(name)) for worker in self._workers]
-            stack.push_async_callback(_end_all, hearing)
+            stack.push_async_callback(end_tasks, hearing)
             return await asyncio.gather(*hearing)
 
     async def run(self) -> list[ClientResult]:
@@ -284,12 +283,6 @@ class Workers:
 
     async def close(self) -> None:
         await asyncio.gather(*(worker.end() for worker in self._workers))
-
-
-async def _end_all(tasks: list[asyncio.Task[Any]]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 POLL_INTERVAL_S = 0.1

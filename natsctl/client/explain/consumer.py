@@ -10,13 +10,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from natsctl.api.consumer import AckPolicy, DeliverPolicy, PriorityPolicy, ReplayPolicy
+from natsctl.api.consumer_config import filters_of
 from natsctl.api.errors import ApiResponseError, UnreachableError, closest
 from natsctl.api.units import SECOND, format_duration, format_size, plural
 from natsctl.client.explain.evidence import (
     ConsumerFacts,
     absent_replicas,
     ago,
-    filters_of,
     lagging,
     leaderless,
     messages_from,

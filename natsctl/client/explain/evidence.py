@@ -19,7 +19,7 @@ from natsctl.client.stream_state import next_message
 
 if TYPE_CHECKING:
     from natsctl.api.answers import ConsumerInfoAnswer, StreamInfoAnswer
-    from natsctl.api.consumer import ConsumerConfig, ConsumerInfo
+    from natsctl.api.consumer import ConsumerInfo
     from natsctl.api.requests import StoredMsg
     from natsctl.api.stream import ClusterInfo, StreamInfo
     from natsctl.client.manager import Manager
@@ -83,11 +83,6 @@ async def permitted(answer: Awaitable[AnswerT], default: AnswerT, unknown: list[
     except NotAuthorisedError as refusal:
         unknown.append(f"{what}: {refusal}")
         return default
-
-
-def filters_of(config: ConsumerConfig) -> list[str]:
-    """Return the filters of a consumer; none select everything."""
-    return [config.filter_subject] if config.filter_subject else list(config.filter_subjects)
 
 
 def moment(text: str | None) -> int:

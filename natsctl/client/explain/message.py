@@ -9,11 +9,12 @@ import msgspec
 
 from natsctl.api import headers as blocks
 from natsctl.api.consumer import AckPolicy
+from natsctl.api.consumer_config import filters_of
 from natsctl.api.errors import ApiResponseError, ErrCode
 from natsctl.api.stream import DiscardPolicy, RetentionPolicy
 from natsctl.api.times import format_time, parse_time
 from natsctl.api.units import format_duration, parse_ttl, plural
-from natsctl.client.explain.evidence import ago, filters_of, messages_from, moment, permitted
+from natsctl.client.explain.evidence import ago, messages_from, moment, permitted
 from natsctl.client.explain.explanation import Cause, Explanation, is_selected, listed
 
 if TYPE_CHECKING:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from natsctl.api.consumer_config import filters_of
 from natsctl.api.errors import ApiResponseError, NatsctlError, closest
 from natsctl.api.stream import DiscardPolicy, RetentionPolicy, StorageType
 from natsctl.api.units import SECOND, format_duration, format_size, plural
@@ -13,7 +14,6 @@ from natsctl.client.explain.evidence import (
     StreamFacts,
     absent_replicas,
     ago,
-    filters_of,
     lagging,
     leaderless,
     moment,

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from natsctl.api.consumer_config import filters_of
 from natsctl.api.errors import NatsctlError, UsageError
 from natsctl.api.subject_transform import SubjectMapping, TransformError
 from natsctl.api.subjects import is_valid_subject, matches, overlaps
 from natsctl.api.units import plural
 from natsctl.client.account import user_info
 from natsctl.client.buckets import KV, OBJECTS, kind_of
-from natsctl.client.explain.evidence import filters_of
 from natsctl.client.explain.explanation import Cause, Explanation, is_selected, listed, near_misses
 from natsctl.client.system.system_account import System, in_system_account
 

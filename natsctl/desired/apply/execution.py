@@ -22,6 +22,7 @@ from natsctl.desired.apply.results import (
     outcome_of,
     result_of,
 )
+from natsctl.desired.dependencies import needed_name
 from natsctl.desired.plan import Change
 
 
@@ -38,7 +39,7 @@ class Schedule:
             self._waits_for.append(len(needed))
             for earlier in needed:
                 self._waiting.setdefault(earlier, []).append(number)
-            numbers[need_of(change)] = number
+            numbers[needed_name(change.key)] = number
         self._ready = [number for number, count in enumerate(self._waits_for) if not count]
         self._left = set(range(len(changes)))
 
@@ -73,11 +74,6 @@ class Schedule:
         """Return the changes that were not started and will not be."""
         left, self._left, self._ready = sorted(self._left), set(), []
         return left
-
-
-def need_of(change: Change) -> str:
-    """Return the name of a change's asset as `needs` spells it."""
-    return f"{change.stream} > {change.consumer}" if change.consumer else change.stream
 
 
 GRACE_S = 5.0

@@ -34,6 +34,7 @@ from natsctl.api.errors import (
 from natsctl.api.model import Model
 from natsctl.client.message import NO_RESPONDERS
 from natsctl.client.messaging import messages
+from natsctl.client.requests import end_tasks
 
 if TYPE_CHECKING:
     from natsctl.client.backup.transfer import RetryingManager
@@ -192,7 +193,7 @@ class Holding:
                 while under_way:
                     await under_way.popleft()
         finally:
-            await _end(under_way)
+            await end_tasks(under_way)
         self.marker.pieces, self.marker.sha256 = count, digest.hexdigest()
         self.marker.state = {name: int(state.get(name) or 0) for name in ("messages", "first_seq", "last_seq")}
         await self.mark(HoldingPhase.SAVED)
@@ -211,7 +212,7 @@ class Holding:
                         digest.update(piece)
                         await asyncio.to_thread(file.write, piece)
         finally:
-            await _end(under_way)
+            await end_tasks(under_way)
         if digest.hexdigest() != self.marker.sha256:
             raise StorageError(f"stream {self.name} does not hold the saved state of {self.marker.stream}")
 
@@ -219,12 +220,6 @@ class Holding:
         """Remove the stream if it still exists."""
         with contextlib.suppress(ApiResponseError):
             await self._manager.stream_delete(self.name)
-
-
-async def _end(tasks: deque[asyncio.Task[Any]]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def names_of(manager: Manager) -> list[str]:
@@ -279,8 +274,7 @@ class Heartbeat:
 
     async def end(self) -> None:
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            await end_tasks([self._task])
         if self._subscription is not None:
             with contextlib.suppress(NatsctlError):
                 await self._subscription.stop()

@@ -87,7 +87,7 @@ _STEPS: Final[dict[Kind, dict[str, Callable[[Config, Any], None]]]] = {
         "mirror": asset_config.set_mirror,
         "sources": asset_config.add_sources,
     },
-    Kind.OBJECT_STORE: {"ttl": asset_config.set_object_ttl},
+    Kind.OBJECT_STORE: {"ttl": asset_config.set_ttl},
 }
 """Functions that set the bucket fields which affect more than one stream field."""
 

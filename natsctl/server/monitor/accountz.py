@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import msgspec
 
+from natsctl.api.subject_index import finish
 from natsctl.api.times import format_time
 from natsctl.api.units import SECOND
 from natsctl.broker.account import Traffic
@@ -18,7 +19,7 @@ from natsctl.broker.imports.account_config import (
     StreamImport,
 )
 from natsctl.server.monitor.connz import account_claims, held_account, name_tag, subscription_stats
-from natsctl.server.monitor.document import Making, head, made, present
+from natsctl.server.monitor.document import Making, head, present
 from natsctl.server.monitor.query import BadRequestError, EndpointOptions
 
 if TYPE_CHECKING:
@@ -164,7 +165,7 @@ def account_info(server: ServerInstance, name: str) -> dict[str, Any]:
     }
     info |= present(lists)
     before, behind = account_claims(held) if held is not None else ({}, {})
-    stats = made(subscription_stats([account]))
+    stats = finish(subscription_stats([account]))
     return {**info, **before, "name_tag": name_tag(account), **behind, "sublist_stats": stats}
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 import msgspec
 
 from natsctl.api.codec import encode
+from natsctl.api.subject_index import finish
 from natsctl.api.times import format_time
 from natsctl.api.units import SECOND, format_duration
 
@@ -64,16 +65,7 @@ def pieces_of(making: Making[Any], step: int) -> Iterator[bytes]:
 
 
 def whole(value: Any) -> Any:
-    return made(make(made(value) if isinstance(value, Generator) else value))
-
-
-def made(making: Making[T]) -> T:
-    while True:
-        try:
-            next(making)
-        except StopIteration as end:
-            value: T = end.value
-            return value
+    return finish(make(finish(value) if isinstance(value, Generator) else value))
 
 
 def make(value: Any, each: Callable[[Any], Any] = lambda item: item) -> Making[Any]:

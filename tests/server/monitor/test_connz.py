@@ -11,13 +11,14 @@ from typing import Any
 import msgspec
 import pytest
 
+from natsctl.api.subject_index import finish
 from natsctl.broker import session as sessions
 from natsctl.broker.imports.account_config import AccountConfig
 from natsctl.broker.session import Session
 from natsctl.server.instance import ServerInstance
 from natsctl.server.monitor.accountz import AccstatzOptions, accstatz
 from natsctl.server.monitor.connz import ConnState, ConnzOptions, SubszOptions, connz, payload, presentable, subsz
-from natsctl.server.monitor.document import made, make, whole
+from natsctl.server.monitor.document import make, whole
 from natsctl.server.monitor.query import BadRequestError
 from natsctl.server.options import ServerOptions
 from natsctl.testing.process import ServerProcess
@@ -98,9 +99,9 @@ async def test_a_connection_that_has_ended_keeps_a_bounded_number_of_subscriptio
 async def test_traffic_of_connections_that_have_ended_stays_with_their_account(server: ServerInstance) -> None:
     client(server, "gone", "PUB x 5\r\nhello").closed()
     options = AccstatzOptions(include_unused=True)
-    (stat,) = (one for one in made(accstatz(server, options))["account_statz"] if one["acc"] == "$G")
+    (stat,) = (one for one in finish(accstatz(server, options))["account_statz"] if one["acc"] == "$G")
     assert (stat["conns"], stat["received"]["msgs"], stat["received"]["bytes"]) == (0, 1, 5)
-    assert all(one["acc"] != "$G" for one in made(accstatz(server, AccstatzOptions()))["account_statz"])
+    assert all(one["acc"] != "$G" for one in finish(accstatz(server, AccstatzOptions()))["account_statz"])
 
 
 async def test_receiving_counts_as_activity_and_protocol_chatter_does_not(server: ServerInstance) -> None:
