@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from natsctl.api.errors import ApiResponseError, ErrCode, NatsctlError, UsageError
 from natsctl.cli.framework import output
 from natsctl.cli.framework.consent import confirmed
-from natsctl.cli.framework.flags import COUNT, SIZE, SWITCH, TEXT, WORDS, Config, Flag, Given, choice
+from natsctl.cli.framework.flags import COUNT, SIZE, SWITCH, TEXT, WORDS, Config, Flag, Given, choice, placed
 from natsctl.cli.framework.output import emit_name_pages
 from natsctl.cli.framework.parameters import Argument
 from natsctl.cli.framework.resolve import did_you_mean, pick
@@ -220,21 +220,6 @@ def report_missing(bucket: str, json: bool, **held: str | None) -> None:
         output.note(safe(f"{named} does not exist"))
 
 
-def placed_on_tags(config: Config, value: list[str]) -> None:
-    _place(config, "tags", value)
-
-
-def placed_in_cluster(config: Config, value: str) -> None:
-    _place(config, "cluster", value)
-
-
-def _place(config: Config, field: str, value: Any) -> None:
-    placement = {key: one for key, one in {**(config.get("placement") or {}), field: value}.items() if one}
-    config["placement"] = placement
-    if not placement:
-        del config["placement"]
-
-
 def compressed(config: Config, value: bool) -> None:
     """Turn compression of new data on or off."""
     config["compression"] = "s2" if value else "none"
@@ -249,8 +234,8 @@ DESCRIPTION = Flag("--description", TEXT, "description", "a description")
 REPLICAS = Flag("--replicas", COUNT, "num_replicas", "number of copies in a cluster", default="1")
 BUCKET_SIZE = Flag("--max-bucket-size", SIZE, "max_bytes", "size limit of the bucket, -1 for no limit", default="-1")
 PLACEMENT = (
-    Flag("--tags", WORDS, placed_on_tags, "place only on servers with these tags", aliases=("--tag",)),
-    Flag("--cluster", TEXT, placed_in_cluster, "place in this cluster"),
+    Flag("--tags", WORDS, placed("tags"), "place only on servers with these tags", aliases=("--tag",)),
+    Flag("--cluster", TEXT, placed("cluster"), "place in this cluster"),
 )
 COMPRESS = Flag("--compress", SWITCH, compressed, "compress stored data")
 

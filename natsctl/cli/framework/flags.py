@@ -227,6 +227,18 @@ def removed(field: str) -> Place:
     return place
 
 
+def placed(field: str) -> Place:
+    """Return a setter for a part of the placement; a placement without any is removed."""
+
+    def place(config: Config, value: Any) -> None:
+        put(config, f"placement.{field}", value)
+        config["placement"] = {key: part for key, part in config["placement"].items() if part}
+        if not config["placement"]:
+            del config["placement"]
+
+    return place
+
+
 def _add_metadata(config: Config, value: Mapping[str, str]) -> None:
     config["metadata"] = {**(config.get("metadata") or {}), **value}
 

@@ -36,7 +36,7 @@ from natsctl.cli.framework.flags import (
     choice,
     flagged,
     inverted,
-    put,
+    placed,
     removed,
     without_defaults,
 )
@@ -122,23 +122,6 @@ def _window(config: Config, value: int) -> None:
         config["duplicate_window"] = value
 
 
-def _tags(config: Config, value: list[str]) -> None:
-    put(config, "placement.tags", value)
-    _drop_empty_placement(config)
-
-
-def _cluster(config: Config, value: str) -> None:
-    put(config, "placement.cluster", value)
-    _drop_empty_placement(config)
-
-
-def _drop_empty_placement(config: Config) -> None:
-    placement = {key: value for key, value in config["placement"].items() if value}
-    config["placement"] = placement
-    if not placement:
-        del config["placement"]
-
-
 def _discard_per_subject(config: Config, value: bool) -> None:
     config["discard_new_per_subject"] = value
     if value:
@@ -176,8 +159,8 @@ STREAM_FLAGS: tuple[Flag, ...] = (
     ),
     Flag("--compression", choice("none", "s2"), "compression", "compression of stored messages", default="none"),
     Flag("--replicas", COUNT, "num_replicas", "number of copies in a cluster", default="1"),
-    Flag("--tag", WORDS, _tags, "place only on servers with this tag", aliases=("--tags",)),
-    Flag("--cluster", TEXT, _cluster, "place in this cluster"),
+    Flag("--tag", WORDS, placed("tags"), "place only on servers with this tag", aliases=("--tags",)),
+    Flag("--cluster", TEXT, placed("cluster"), "place in this cluster"),
     Flag("--ack", SWITCH, inverted("no_ack"), "acknowledge published messages", default="on"),
     Flag(
         "--retention",
