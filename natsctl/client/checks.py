@@ -358,6 +358,31 @@ async def check_kv(manager: Manager, check: MonitoringCheck, bucket: str, limits
     check.measure("replicas", int((raw.get("config") or {}).get("num_replicas") or 1), "Replicas of the bucket")
 
 
+async def check_deadletters(manager: Manager, check: MonitoringCheck, stream: str, limits: Limits) -> None:
+    """Check the number and age of dead letters of a stream, or with "" of all streams."""
+    from natsctl.client.deadletters.capture import NoDeadLettersError
+    from natsctl.client.deadletters.letters import LetterFilter, count_letters, read_letters
+
+    consumers = [str(limits["consumer"])] if limits.get("consumer") else []
+    try:
+        letters = await read_letters(manager, LetterFilter(stream, consumers))
+    except NoDeadLettersError as failure:
+        check.critical.append(failure.text)
+        return
+    metric = CheckMetric("dead_letters", len(letters), "Messages that consumers gave up or terminated")
+    check.compare(metric, f"{len(letters)} dead letters", limits.get("msgs-warn"), limits.get("msgs-critical"))
+    age_s = (time.time_ns() - parse_time(letters[0].time)) / NS_PER_S if letters else 0.0
+    age = CheckMetric("oldest", age_s, "Age of the oldest dead letter", "s")
+    warning, critical = seconds(limits, "age-warn"), seconds(limits, "age-critical")
+    check.compare(age, f"oldest {age_s:.0f}s old", warning, critical, low=False)
+    for row in count_letters(letters)[:MAX_ROWS] if check.warning or check.critical else ():
+        (check.critical or check.warning).append(f"{row.stream} > {row.consumer}: {row.messages} {row.reason}")
+
+
+MAX_ROWS = 5
+"""Kinds of dead letters that a check lists."""
+
+
 async def _has_value(manager: Manager, stream: str, subject: str) -> bool:
     answer = await manager.find_message(stream, last_by_subj=subject)
     if answer is None:

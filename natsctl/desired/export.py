@@ -17,6 +17,7 @@ from natsctl.api.model import Model, Shape, shape_of
 from natsctl.api.stream import StreamConfig
 from natsctl.api.units import DAY, MINUTE, YEAR, format_duration, parse_duration, parse_size
 from natsctl.client.asset_config import CREATED, new_stream
+from natsctl.client.deadletters.capture import COPYING_CONSUMER
 from natsctl.desired.assets import (
     DEFAULT_OWNER,
     AssetKey,
@@ -28,8 +29,14 @@ from natsctl.desired.assets import (
     without_labels,
     without_server_made,
 )
-from natsctl.desired.documents.asset_documents import ACKS, EXTRA, default_acks, known_of, unknown_of
+from natsctl.desired.documents.asset_documents import ACKS, DEAD_LETTERS, EXTRA, default_acks, known_of, unknown_of
 from natsctl.desired.documents.bucket_fields import WORDS, bucket_words, stream_fields
+from natsctl.desired.documents.dead_letters import (
+    DeadLetterWords,
+    capture_fields,
+    captured_stream,
+    words_of_capture,
+)
 from natsctl.desired.live import LiveAsset, LiveState
 from natsctl.desired.server_defaults import (
     ConfigRefusedError,
@@ -239,8 +246,8 @@ class ExportedAsset:
 def wanted_of(live_state: LiveState, *, ephemeral: bool = False) -> DocumentSet:
     """Return the assets of an account as documents would describe them; their owner if all share one.
 
-    Consumers that mirrors, sources and readers keep for themselves are left out, others without a durable name unless
-    `ephemeral`. Labels become their meaning; server-written metadata and pauses are left out.
+    Consumers that mirrors, sources, readers and `deadletter run` keep for themselves are left out, others without a
+    durable name unless `ephemeral`. Labels become their meaning; server-written metadata and pauses are left out.
     """
     wanted = {key: _wanted(live) for key, live in sorted(live_state.assets.items()) if _is_exported(live, ephemeral)}
     owners = {owner for key in wanted if (owner := owner_of(live_state.assets[key].config))}
@@ -251,6 +258,8 @@ def _is_exported(live: LiveAsset, ephemeral: bool) -> bool:
     if not live.key.consumer:
         return True
     config = live.config
+    if live.key.consumer == COPYING_CONSUMER:
+        return False
     if config.get("durable_name"):
         return True
     return ephemeral and not (config.get("direct") or config.get("sourcing"))
@@ -291,7 +300,29 @@ class Exporter:
 
     def written(self) -> list[ExportedAsset]:
         """Return every asset, streams in the order of their names, each before its consumers."""
-        return [self._written(self.documents.wanted[key]) for key in sorted(self.documents.wanted)]
+        wanted = self.documents.wanted
+        captures = self._captures
+        return [self._written(wanted[key]) for key in sorted(wanted) if key not in captures.values()]
+
+    @cached_property
+    def _captures(self) -> dict[AssetKey, AssetKey]:
+        """The capture stream of each stream whose document describes all of it."""
+        found: dict[AssetKey, AssetKey] = {}
+        for one in () if self.full else self.documents.wanted.values():
+            stream = self.documents.wanted.get(AssetKey(captured_stream(one.config)))
+            if stream is not None and not one.key.consumer and self._is_described(one, stream):
+                found[stream.key] = one.key
+        return found
+
+    def _is_described(self, one: DesiredAsset, stream: DesiredAsset) -> bool:
+        if any(getattr(one, name) != getattr(stream, name) for name in _SWITCHES):
+            return False
+        config, _ = capture_fields(stream.key.stream, words_of_capture(one.config), 1)
+        try:
+            again = normalised(one.key, config, self.around)
+            return again == normalised(one.key, {**one.config, "name": one.key.stream}, self.around)
+        except ConfigRefusedError:
+            return False
 
     def _written(self, one: DesiredAsset) -> ExportedAsset:
         switches: Config = {name: True for name in _SWITCHES if getattr(one, name)}
@@ -310,6 +341,9 @@ class Exporter:
                 del words[ACKS]  # that is the default of a new consumer
                 ignored.remove(ACKS)
             switches |= {"ignore": sorted(ignored)} if ignored else {}
+        if capture := self._captures.get(one.key):
+            described = words_of_capture(self.documents.wanted[capture].config)
+            words[DEAD_LETTERS] = worded(described, shape_of(DeadLetterWords))
         return ExportedAsset(one.key, kind, words | switches)
 
     def _config(self, one: DesiredAsset) -> Config:

@@ -34,6 +34,7 @@ from natsctl.client.checks import (
     check_connection,
     check_consumer,
     check_credential,
+    check_deadletters,
     check_jetstream,
     check_kv,
     check_message,
@@ -172,11 +173,17 @@ KV = (
     *thresholds(WHOLE, ("values", "this many values or more (or fewer, if critical is below warn)")),
     *flags(TEXT, ("key", "this key must have a value")),
 )
+DEADLETTERS = (
+    *thresholds(WHOLE, ("msgs", "this many dead letters")),
+    *thresholds(DURATION, ("age", "this age of the oldest one")),
+    *flags(TEXT, ("consumer", "only those of this consumer")),
+)
 CREDENTIAL = (
     *thresholds(DURATION, ("validity", "this long before it expires")),
     *flags(SWITCH, ("require-expiry", "it must have an expiry"), default="on"),
 )
 DEFAULTS: dict[str, dict[str, Any]] = {
+    "deadletters": {"msgs-warn": 1},
     "connections": {
         f"{name}-{level}": value
         for name in ("connect", "rtt", "req")
@@ -357,6 +364,18 @@ def kv(
     run_check(session, given, json, MonitoringCheck("kv", bucket), partial(check_kv, bucket=bucket))
 
 
+@flagged((*DEADLETTERS, *OUT))
+def deadletters(
+    session: Session,
+    given: Given,
+    stream: Annotated[str, Option("--stream", metavar="STREAM", help="name of the stream [all streams]")] = "",
+    json: Json = False,
+) -> None:
+    """Check messages that failed: their number and the age of the oldest; without thresholds warn at the first one."""
+    work = partial(check_deadletters, stream=stream)
+    run_check(session, given, json, MonitoringCheck("deadletters", stream or "all streams"), work)
+
+
 @flagged((*CONNECTION, *OUT))
 def connection(session: Session, given: Given, json: Json = False) -> None:
     """Check that the server accepts connections, and how quickly it answers."""
@@ -445,5 +464,8 @@ VERBS = (
     verb("jetstream, js", jetstream, _ANSWER),
     verb("server", server, _ANSWER, "natsctl srv check server --js-required --format prometheus --outfile nats.prom"),
     verb("kv", kv, _ANSWER),
+    verb(
+        "deadletters, dlq", deadletters, _ANSWER, "natsctl server check deadletters --stream ORDERS --msgs-critical 100"
+    ),
     verb("credential", credential, _ANSWER),
 )

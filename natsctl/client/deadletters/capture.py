@@ -26,6 +26,8 @@ PREFIX: Final = "$JS.EVENT.ADVISORY.CONSUMER"
 MAX_DELIVERIES: Final = "MAX_DELIVERIES"
 MSG_TERMINATED: Final = "MSG_TERMINATED"
 COPIES: Final = "$DLQ"
+COPYING_CONSUMER: Final = "natsctl-deadletter-run"
+"""Durable consumer of a capture stream for the service that makes copies."""
 MAX_AGE_NS: Final = 30 * DAY
 
 

@@ -18,6 +18,7 @@ from natsctl.api.errors import ApiResponseError, ErrCode
 from natsctl.api.units import SECOND
 from natsctl.client.connection import ConnectionLostError
 from natsctl.client.deadletters.capture import (
+    COPYING_CONSUMER,
     CaptureOptions,
     CaptureStream,
     NoDeadLettersError,
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
     from natsctl.client.manager import Manager
     from natsctl.client.message import Message
 
-CONSUMER: Final = "natsctl-deadletter-run"
-"""Durable consumer of a capture stream that this service reads."""
 EXPECTED: Final = "Nats-Expected-Last-Subject-Sequence"
 RESCAN_S: Final = 30.0
 """Seconds between two lookups of capture streams with copies."""
@@ -128,7 +127,7 @@ class _Copier:
                 if once and not self._manager.connection.reconnects:
                     raise
                 await resumed(
-                    self._manager.connection, lambda: self._manager.consumer_info(self._capture.name, CONSUMER)
+                    self._manager.connection, lambda: self._manager.consumer_info(self._capture.name, COPYING_CONSUMER)
                 )
             except ApiResponseError as failure:
                 if failure.err_code == ErrCode.STREAM_NOT_FOUND and not once:
@@ -137,7 +136,7 @@ class _Copier:
 
     def _consumer(self) -> dict[str, Any]:
         return {
-            "durable_name": CONSUMER,
+            "durable_name": COPYING_CONSUMER,
             "description": "natsctl deadletter run",
             "ack_policy": "explicit",
             "ack_wait": ACK_WAIT_NS,
@@ -148,7 +147,7 @@ class _Copier:
     async def _batch(self, request: dict[str, Any]) -> list[Message]:
         from natsctl.client.messaging.consumers import pull
 
-        return [message async for message in pull(self._manager, self._capture.name, CONSUMER, request)]
+        return [message async for message in pull(self._manager, self._capture.name, COPYING_CONSUMER, request)]
 
     async def _copy(self, message: Message) -> None:
         from natsctl.client.messaging.messages import acknowledge

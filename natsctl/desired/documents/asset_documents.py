@@ -20,6 +20,7 @@ from natsctl.desired.documents.bucket_fields import (
     stream_fields,
 )
 from natsctl.desired.documents.collector import Collector, items
+from natsctl.desired.documents.dead_letters import DeadLetterWords, capture_fields
 
 IGNORE: Final = "ignore"
 """The key of a document, or of an asset in it, that lists fields to leave unchanged where the asset exists."""
@@ -186,7 +187,9 @@ PROTECT: Final = "protect"
 CREATE_ONLY: Final = "create_only"
 """The asset is created if it does not exist, and left unchanged if it does."""
 SWITCHES: Final = (PROTECT, CREATE_ONLY, IGNORE)
-_STREAM_KEYS: Final = ("consumers", EXTRA, *SWITCHES)
+DEAD_LETTERS: Final = "dead_letters"
+"""The key of a stream's document that describes its capture stream: true, or an object."""
+_STREAM_KEYS: Final = ("consumers", DEAD_LETTERS, EXTRA, *SWITCHES)
 _CONSUMER_KEYS: Final = ("stream", "stream_name", EXTRA, *SWITCHES)
 
 
@@ -203,6 +206,27 @@ def read_stream(node: DocumentNode, kind: Kind, found: Collector) -> None:
     keep(AssetKey(name), kind, DescribedAsset(config, nulls_of(where, StreamConfig)), node, where, found, good)
     for item in items(node.at("consumers"), "name", found):
         read_consumer(item, Kind.CONSUMER, found, name)
+    _read_dead_letters(node, name, config, found)
+
+
+def _read_dead_letters(node: DocumentNode, stream: str, config: Mapping[str, Any], found: Collector) -> None:
+    """Add the capture stream of a stream; it is protected as the stream is, and created only if the stream is."""
+    where = node.at(DEAD_LETTERS)
+    value = where.value.meant if isinstance(where.value, Untyped) else where.value
+    if value in (None, False) or value is REPORTED:
+        return
+    words: dict[str, Any] = {}
+    complete = True
+    if isinstance(value, LocatedDict):
+        words, faults = read_document(value, DeadLetterWords)
+        complete = report_faults(where, faults, found)
+    elif value is not True:
+        found.fault(where, "expected true, false or an object")
+        return
+    capture, at_creation = capture_fields(stream, words, int(config.get("num_replicas") or 1))
+    said = DescribedAsset(capture, at_creation=at_creation)
+    switches = node.holding(node.value.without(IGNORE))
+    keep(AssetKey(capture["name"]), Kind.STREAM, said, switches, where, found, complete)
 
 
 ACKS: Final = "ack_policy"

@@ -9,7 +9,7 @@ from natsctl.api.consumer import ConsumerConfig
 from natsctl.api.model import INT64_MAX, INT64_MIN, UINT64_MAX, Model, Shape, shape_of
 from natsctl.api.stream import StreamConfig
 from natsctl.desired.assets import Kind
-from natsctl.desired.documents.asset_documents import EXTRA, IGNORE
+from natsctl.desired.documents.asset_documents import DEAD_LETTERS, EXTRA, IGNORE
 from natsctl.desired.documents.bucket_fields import ALIASES, CONFIG_ALIASES, WORDS, KeyValueWords, ObjectStoreWords
 from natsctl.desired.documents.controller import (
     CONNECTION,
@@ -21,6 +21,7 @@ from natsctl.desired.documents.controller import (
     REQUIRED,
     SpecField,
 )
+from natsctl.desired.documents.dead_letters import DEAD_LETTER_FIELDS
 from natsctl.desired.documents.loader import COLLECTIONS, CONSUMER_ONLY, KEY_VALUE_ONLY, NAMES, SETTINGS
 
 _NAMED: Final = {"description": "A text for people", "metadata": "Keys and values of your own"}
@@ -158,6 +159,8 @@ DOCUMENT_KEYS: Final = {
     "ignore": "Fields that are set when it is created, and left as they are afterwards",
     "extra": "Fields of newer servers, as the wire has them",
     "consumers": "The stream's consumers: a list, or a mapping by name",
+    "copy": "Keep the messages too: natsctl deadletter run copies them",
+    "dead_letters": "Keep messages that consumers give up or terminate: true, or limits",
     "stream": "The consumer's stream",
     "stream_name": "The consumer's stream",
     "kind": "The kind of asset that the document describes",
@@ -479,6 +482,10 @@ def _assets() -> dict[str, Schema]:
     consumer = {key: schema for key, schema in found[Kind.CONSUMER].items() if key != "else"}
     below = {**closed(_fields(Kind.CONSUMER)), "type": "object", **_needs("name", "durable_name")}
     found["ConsumerOfStream"] = {**consumer, "else": below} if "else" in found[Kind.CONSUMER] else below
+    stream = _shared("StreamConfig")
+    limits = {word: stream[field] for word, field in DEAD_LETTER_FIELDS.items() if word != "copy"}
+    copies = {"copy": described(_SWITCH, DOCUMENT_KEYS["copy"])}
+    found["DeadLetters"] = described({"anyOf": [_SWITCH, closed(limits | copies)]}, DOCUMENT_KEYS[DEAD_LETTERS])
     found["bucket_info"] = {"type": "object", "properties": {"stream_info": _info(StreamConfig, ("name",))}}
     return found
 
@@ -502,7 +509,9 @@ def _fields(kind: Kind) -> dict[str, Schema]:
             "items": _ref("ConsumerOfStream"),
             "additionalProperties": {"anyOf": [{"type": "null"}, _ref("ConsumerNamed")]},
         }
-        return {**_shared("StreamConfig"), "consumers": described(consumers, DOCUMENT_KEYS["consumers"]), **own}
+        below = {"consumers": described(consumers, DOCUMENT_KEYS["consumers"])}
+        below[DEAD_LETTERS] = _ref("DeadLetters")
+        return {**_shared("StreamConfig"), **below, **own}
     if kind is Kind.CONSUMER:
         stream = {key: described({"type": ["string", "null"]}, DOCUMENT_KEYS[key]) for key in ("stream", "stream_name")}
         return {**_shared("ConsumerConfig"), **stream, **own}

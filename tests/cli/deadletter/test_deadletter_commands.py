@@ -66,6 +66,16 @@ def test_what_failed_is_listed_counted_and_shown(failed: Run) -> None:
     assert (absent.code, "natsctl explain message ORDERS 3" in absent.err) == (1, True)
 
 
+def test_the_check_counts_them_and_knows_their_age(failed: Run) -> None:
+    assert failed("server", "check", "dlq").code == 1
+    done = failed("server", "check", "deadletters", "--stream", "ORDERS", "--msgs-critical", "2", "--age-warn", "1h")
+    assert (done.code, "ORDERS > NEW: 2 terminated" in done.out) == (2, True)
+    assert failed("server", "check", "deadletters", "--msgs-warn", "3", "--age-critical", "1ms").code == 2
+    assert failed("server", "check", "deadletters", "--consumer", "OTHER").code == 0
+    metrics = failed("server", "check", "deadletters", "--format", "prometheus").out
+    assert 'nats_server_check_deadletters_dead_letters{item="all streams"} 2' in metrics
+
+
 def test_copies_outlive_messages(failed: Run) -> None:
     assert "2 messages copied" in failed("dlq", "run", "--once").err
     assert failed("str", "purge", "ORDERS", "-f").code == 0
