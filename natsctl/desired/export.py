@@ -306,21 +306,21 @@ class Exporter:
 
     @cached_property
     def _captures(self) -> dict[AssetKey, AssetKey]:
-        """The capture stream of each stream whose document describes all of it."""
-        found: dict[AssetKey, AssetKey] = {}
-        for one in () if self.full else self.documents.wanted.values():
-            stream = self.documents.wanted.get(AssetKey(captured_stream(one.config)))
-            if stream is not None and not one.key.consumer and self._is_described(one, stream):
-                found[stream.key] = one.key
-        return found
+        """The capture stream of each stream, if a document of the stream can describe all of it."""
+        captures: dict[AssetKey, AssetKey] = {}
+        for asset in () if self.full else self.documents.wanted.values():
+            stream = self.documents.wanted.get(AssetKey(captured_stream(asset.config)))
+            if stream is not None and not asset.key.consumer and self._is_described(asset, stream):
+                captures[stream.key] = asset.key
+        return captures
 
-    def _is_described(self, one: DesiredAsset, stream: DesiredAsset) -> bool:
-        if any(getattr(one, name) != getattr(stream, name) for name in _SWITCHES):
+    def _is_described(self, capture: DesiredAsset, stream: DesiredAsset) -> bool:
+        if any(getattr(capture, name) != getattr(stream, name) for name in _SWITCHES):
             return False
-        config, _ = capture_fields(stream.key.stream, words_of_capture(one.config), 1)
+        config, _ = capture_fields(stream.key.stream, words_of_capture(capture.config), 1)
         try:
-            again = normalised(one.key, config, self.around)
-            return again == normalised(one.key, {**one.config, "name": one.key.stream}, self.around)
+            again = normalised(capture.key, config, self.around)
+            return again == normalised(capture.key, {**capture.config, "name": capture.key.stream}, self.around)
         except ConfigRefusedError:
             return False
 

@@ -176,7 +176,7 @@ KV = (
 DEADLETTERS = (
     *thresholds(WHOLE, ("msgs", "this many dead letters")),
     *thresholds(DURATION, ("age", "this age of the oldest one")),
-    *flags(TEXT, ("consumer", "only those of this consumer")),
+    *flags(TEXT, ("consumer", "only dead letters of this consumer")),
 )
 CREDENTIAL = (
     *thresholds(DURATION, ("validity", "this long before it expires")),

@@ -224,9 +224,9 @@ def _read_dead_letters(node: DocumentNode, stream: str, config: Mapping[str, Any
         found.fault(where, "expected true, false or an object")
         return
     capture, at_creation = capture_fields(stream, words, int(config.get("num_replicas") or 1))
-    said = DescribedAsset(capture, at_creation=at_creation)
+    described = DescribedAsset(capture, at_creation=at_creation)
     switches = node.holding(node.value.without(IGNORE))
-    keep(AssetKey(capture["name"]), Kind.STREAM, said, switches, where, found, complete)
+    keep(AssetKey(capture["name"]), Kind.STREAM, described, switches, where, found, complete)
 
 
 ACKS: Final = "ack_policy"

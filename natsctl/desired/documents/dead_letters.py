@@ -44,7 +44,7 @@ def captured_stream(config: Mapping[str, Any]) -> str:
 
 
 def words_of_capture(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a document says of a capture stream; `capture_fields` makes its configuration of it."""
+    """Return the keys of a document that describe a capture stream, the inverse of `capture_fields`."""
     age_ns, most = config.get("max_age") or 0, config.get("max_msgs") or -1
     replicas, subjects = config.get("num_replicas") or 1, config.get("subjects") or ()
     return {"max_age": age_ns, "max_msgs": most, "replicas": replicas, "copy": len(subjects) > 2}
