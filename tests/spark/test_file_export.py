@@ -257,7 +257,7 @@ def test_what_is_exported_comes_back_once_and_in_order(
 
 
 @pytest.mark.parametrize(
-    "flags", [{}, {"startingOffsets": '{"ORDERS": 3}', "subject": "ORDERS.us.>"}, {"subject": "no"}]
+    "flags", [{}, {"startingOffsets": '{"ORDERS": 3}', "subject": "ORDERS.us.>"}, {"subject": "ORDERS.no"}]
 )
 @pytest.mark.parametrize("name", ["a.parquet", "a.jsonl", "a.json.gz"])
 def test_an_export_without_spark_is_that_of_spark(

@@ -150,6 +150,17 @@ def run(table: DataFrame, checkpoint: Path, sink: str = "noop", path: Path | Non
     return query
 
 
+def test_a_query_with_a_wrong_option_shows_the_reason(streams: Streams, api: JetStreamApi, tmp_path: Path) -> None:
+    make(api, number=1)
+    for options, text in (
+        ({"endingOffsets": "latest"}, "option endingOffsets is for a batch read, and this is a streaming read"),
+        ({"commitConsumer": "A", "ackMode": "explicit", "consumer": "B"}, "startingOffsets has no effect with ackMode"),
+    ):
+        with pytest.raises(Exception, match=text) as failure:
+            run(streams.growing(**options), tmp_path / text)
+        assert "UnboundLocalError" not in str(failure.value)
+
+
 def read_by(query: StreamingQuery) -> int:
     return sum(int(each["numInputRows"]) for each in progress(query))
 

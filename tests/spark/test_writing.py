@@ -42,6 +42,15 @@ def test_columns_become_json_and_each_row_has_an_id_of_its_own(spark: SparkSessi
     assert all("Nats-Msg-Id: " in headers and "Nats-Expected-Stream: OUT" in headers for _, headers, _ in found)
 
 
+def test_a_write_without_a_stream_for_it_says_so_at_once(spark: SparkSession, api: JetStreamApi) -> None:
+    writer = orders(spark).write.format("jetstream").option("servers", api.link.settings.urls[0])
+    writer = writer.option("valueFormat", "json").mode("append")
+    with pytest.raises(Exception, match=r"stream NOPE does not exist"):
+        writer.save("NOPE")
+    with pytest.raises(Exception, match=r"no stream takes this subject"):
+        writer.option("subject", "elsewhere").save()
+
+
 def test_a_streaming_query_writes_ids_of_its_batch_and_goes_on_where_it_was(
     spark: SparkSession, api: JetStreamApi, tmp_path: Path
 ) -> None:

@@ -309,6 +309,8 @@ def export(
         raise UsageError("--incremental excludes --backup and --end-seq")
     strict = wanted.incremental and not wanted.ignore_loss
     chosen = {**part.options(stream), "failOnDataLoss": "true" if strict else "false"}
+    if backup:  # which ends without a message that is late enough
+        chosen.pop("startingOffsetsByTimestampStrategy", None)
     tables = checked_tables(session, stream, backup)
     if session.dry_run:
         from natsctl.client.message import DryRunError

@@ -313,8 +313,10 @@ class Graph:
         """Return the options of a view: the stream of its name, from the beginning, unless they say otherwise."""
         said = {key.lower() for key in view.options}
         named = {} if said & {"stream", "streampattern", "path", "backup"} else {"stream": view.name}
-        begin = {} if said & {"startingoffsets", "startingtimestamp"} else {"startingOffsets": "earliest"}
-        return {**self._server, **named, **begin, **view.options}
+        begins = view.batch or said & {"startingoffsets", "startingtimestamp", "ackmode"}
+        begin = {} if begins else {"startingOffsets": "earliest"}
+        server = {} if "backup" in said else self._server
+        return {**server, **named, **begin, **view.options}
 
     def _sink(self, sink: StreamSink) -> None:
         spark = self._spark

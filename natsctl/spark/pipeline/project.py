@@ -19,6 +19,7 @@ from natsctl.spark.files.file_formats import local_path, spark_path
 from natsctl.spark.source.driver_settings import server_settings
 from natsctl.spark.source.errors import OptionError, StreamNotFoundError
 from natsctl.spark.source.jetstream_api import Asking
+from natsctl.spark.source.option_rules import check_acked, check_combination, check_order
 from natsctl.spark.source.source_options import BATCH_READ, STREAM_READ, STREAM_WRITE, Options
 from natsctl.spark.sql_tables import literal, quote
 from natsctl.spark.stream_frames import split_json_options
@@ -473,7 +474,11 @@ def _option_faults(project: Project) -> list[ProjectFault]:
 
 def _refused(options: Mapping[str, str], place: str, line: int) -> list[ProjectFault]:
     try:
-        Options(options, place)
+        parsed = Options(options, place)
+        check_combination(parsed)
+        if place != STREAM_WRITE:
+            check_order(parsed)
+            check_acked(parsed)
     except OptionError as failure:
         return [ProjectFault(FILE, line, failure.text)]
     return []

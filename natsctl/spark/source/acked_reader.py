@@ -97,7 +97,7 @@ class JetStreamAckedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._shape = shape
         self._admission = admission
         self._parts = parts
-        self._asking = Asking(settings)
+        self._asking = Asking(settings, resolve=True)
         self._settings = settings
         self._receipts: Receipts | None = None
         self._about: About | None = None

@@ -21,6 +21,9 @@ from typing import Any, NamedTuple
 _STATUS = re.compile(rb"NATS/1\.0 (\d\d\d)")
 CLASHING = 10158
 """Error code for an id that is just being stored, possibly by another task."""
+NO_RESPONDERS = 503
+OTHER_STREAM = 10060
+"""Error code for a message that expects another stream than the one that takes its subject."""
 _STORED_AT = re.compile(rb'"stream": ?"([^"\\]*)",.{0,200}?"seq": ?(\d+)[,}]')
 _ORIGIN = rb'(\{"stream": ?"[^"\\]*",(?: ?"domain": ?"[^"\\]*",)? ?"seq": ?)'
 """The stream that acknowledges, as text."""
@@ -242,7 +245,8 @@ class AckParser:
     def _answer(self, number: bytes, header: bytes, body: bytes, answers: Answers) -> None:
         if status := _STATUS.match(header):
             code = int(status[1])
-            text = "no stream takes this subject, or JetStream is not ready" if code == 503 else header.decode()
+            silent = "no stream takes this subject, or JetStream is not ready"
+            text = silent if code == NO_RESPONDERS else header.decode()
             answers.refuse(number, Refusal(code, 0, text))
             return
         try:

@@ -159,6 +159,8 @@ class BackupReader(DataSourceReader):
         since_ns, until_ns = options["startingTimestamp"], options["endingTimestamp"]
         self._start = options["startingOffsets"] if since_ns is None else None
         self._end = options["endingOffsets"] if until_ns is None else None
+        self._since_by: dict[str, int] = (options["startingOffsetsByTimestamp"] or {}) if since_ns is None else {}
+        self._until_by: dict[str, int] = (options["endingOffsetsByTimestamp"] or {}) if until_ns is None else {}
         self._fail = bool(options["failOnDataLoss"])
         self._wanted = Wanted(
             since_ns=since_ns,
@@ -182,6 +184,8 @@ class BackupReader(DataSourceReader):
             )
         check_names(self._start, [each.stream for each in chosen], "startingOffsets")
         check_names(self._end, [each.stream for each in chosen], "endingOffsets")
+        check_names(self._since_by, [each.stream for each in chosen], "startingOffsetsByTimestamp")
+        check_names(self._until_by, [each.stream for each in chosen], "endingOffsetsByTimestamp")
         if self._wanted.nothing:
             return []
         names = self._wanted.streams
@@ -193,15 +197,17 @@ class BackupReader(DataSourceReader):
         first, last = self._bounds(backup)
         first, last = max(first, backup.first_seq), min(last, backup.last_seq)
         size = -(-max(last - first + 1, 0) // share)
+        since_ns, until_ns = self._since_by.get(backup.stream), self._until_by.get(backup.stream)
+        selection = self._wanted.between(since_ns, None if until_ns is None else until_ns - 1)
         for begin in range(first, last + 1, max(size, 1)):
             end = min(begin + size - 1, last)
-            wanted = self._wanted
-            yield BackupPart(backup, begin, end, wanted.since_ns, wanted.until_ns, wanted.subjects or ())
+            yield BackupPart(backup, begin, end, selection.since_ns, selection.until_ns, selection.subjects or ())
 
     def _bounds(self, backup: StreamBackup) -> tuple[int, int]:
         """Return the first and the last sequence to read of a stream."""
         newest = backup.last_seq
-        first, last = _offset_of(self._start, backup.stream, EARLIEST), _offset_of(self._end, backup.stream, LATEST)
+        first = EARLIEST if backup.stream in self._since_by else _offset_of(self._start, backup.stream, EARLIEST)
+        last = LATEST if backup.stream in self._until_by else _offset_of(self._end, backup.stream, LATEST)
         if first > newest + 1:
             check_said("startingOffsets", first, backup.stream, newest, fail=self._fail)
         check_said("endingOffsets", last, backup.stream, newest, fail=self._fail)

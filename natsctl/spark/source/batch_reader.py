@@ -36,7 +36,7 @@ class JetStreamBatchReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """Return the parts; none if nothing has to be read."""
-        asking = Asking(self._settings)
+        asking = Asking(self._settings, resolve=True)
         try:
             return asking(self._plan)
         finally:

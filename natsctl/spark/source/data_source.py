@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pyspark
 from pyspark.sql.datasource import (
     DataSource,
@@ -24,12 +22,13 @@ from natsctl.spark.source.batch_reader import (
     is_subject_table,
 )
 from natsctl.spark.source.driver_settings import server_settings
-from natsctl.spark.source.errors import OptionError
-from natsctl.spark.source.read_request import check_batch, cores, durable_of, reading_of
+from natsctl.spark.source.errors import JetStreamSourceError, OptionError
+from natsctl.spark.source.option_rules import check_combination, check_order, check_subject_table
+from natsctl.spark.source.read_request import cores, durable_of, reading_of
 from natsctl.spark.source.rows import RowShape, default_schema, row_shape
-from natsctl.spark.source.source_options import BATCH_READ, STREAM_READ, Options
+from natsctl.spark.source.source_options import ANY_READ, BATCH_READ, STREAM_READ, Options
 from natsctl.spark.source.spark_api import ARROW_STREAM_WRITES_SINCE, FILTERS_SINCE, LIMITS_SINCE, RELEASE
-from natsctl.spark.source.stream_reader import Follower, JetStreamStreamReader, admission_of
+from natsctl.spark.source.stream_reader import Follower, JetStreamStreamReader, RefusedStreamReader, admission_of
 from natsctl.spark.source.writers import JetStreamBatchWriter, JetStreamStreamWriter
 
 
@@ -43,20 +42,21 @@ class JetStreamDataSource(DataSource):
 
     def schema(self) -> StructType:
         """Return the columns of a read that names none."""
-        # Whether it will be read as a batch or as a stream is not known yet; a batch takes every option of reading.
-        options = Options(self.options, BATCH_READ)
+        options = Options(self.options, ANY_READ)
         if not options["backup"] and is_subject_table(reading_of(options)):
             return StructType([*SUBJECT_FIELDS])
         return default_schema(options, metadata=options["includeMetadata"])
 
     def reader(self, schema: StructType) -> DataSourceReader:
         options = Options(self.options, BATCH_READ)
-        check_batch(options)
         if options["backup"]:
+            check_combination(options)
+            check_order(options)
             return backup_reader(options, _shape(schema, options))
         reading = reading_of(options)
         settings = server_settings(options)
         if is_subject_table(reading):
+            check_subject_table(options, reading.streams[0])
             return SubjectTableReader(settings, reading, schema)
         if options["filterPushdown"]:
             _needs(FILTERS_SINCE, "option filterPushdown")
@@ -64,6 +64,12 @@ class JetStreamDataSource(DataSource):
         return kind(settings, reading, _shape(schema, options))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        try:
+            return self._stream_reader(schema)
+        except JetStreamSourceError as failure:
+            return RefusedStreamReader(failure)
+
+    def _stream_reader(self, schema: StructType) -> DataSourceStreamReader:
         options = Options(self.options, STREAM_READ)
         reading = reading_of(options)
         if is_subject_table(reading):
@@ -94,6 +100,5 @@ def _needs(since: tuple[int, int], what: str, instead: str = "") -> None:
 
 
 def _shape(schema: StructType, options: Options) -> RowShape:
-    """Return the columns of a read, and how payloads become values."""
-    shape = row_shape(schema, options, metadata=options["ackMode"] != "none")
-    return replace(shape, compression=options["payloadCompression"])
+    """Return the columns of a read."""
+    return row_shape(schema, options, metadata=options["ackMode"] == "explicit")

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from natsctl.spark.source.errors import OptionError
 from natsctl.spark.source.handshake import ServerSettings, server_url
+from natsctl.spark.source.option_rules import check_combination
 from natsctl.spark.source.source_options import BATCH_READ, Options
 
 DEFAULT_URL = "nats://127.0.0.1:4222"
@@ -37,6 +38,7 @@ _LOGIN = ("user", "token", "credentials", "credentialsContent", "nkey", "nkeyCon
 
 def server_settings(options: Options, environment: Mapping[str, str] | None = None) -> ServerSettings:
     """Return the settings that tasks connect with; raises OptionError, also for files that cannot be read."""
+    check_combination(options)
     environment = os.environ if environment is None else environment
     if options.given("servers") and not options.given("context"):
         return _settings(options)
@@ -93,10 +95,8 @@ def _settings(options: Options) -> ServerSettings:
 
 
 def _retry_timeout_s(options: Options) -> float:
-    """Return the maximum duration of an outage; raises OptionError if there are two limits."""
+    """Return the maximum duration of an outage."""
     limit_s: float | None = options["retryTimeout"]
-    if limit_s is not None and options.given("numRetries"):
-        raise OptionError("options retryTimeout and numRetries exclude each other: both limit an outage")
     if limit_s is None:
         return BATCH_READ_OUTAGE_S if options.place == BATCH_READ else OUTAGE_S
     return limit_s

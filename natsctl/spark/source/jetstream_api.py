@@ -315,11 +315,16 @@ Answer = TypeVar("Answer")
 
 
 class Asking:
-    """Questions to JetStream, asked again where the connection was lost or no answer came; pickled unconnected."""
+    """Questions to JetStream, asked again where the connection was lost or no answer came; pickled unconnected.
 
-    def __init__(self, settings: ServerSettings) -> None:
+    With `resolve` an unknown host name fails the first question, as it is likely misspelled. Later, and in tasks, it is
+    waited for: in Kubernetes the name of a service without a running pod is unknown.
+    """
+
+    def __init__(self, settings: ServerSettings, *, resolve: bool = False) -> None:
         self.settings = settings
         self._link: Link | None = None
+        self._resolve = resolve
 
     def __call__(self, question: Callable[[JetStreamApi], Answer]) -> Answer:
         """Return the question's answer; it may be asked more than once."""
@@ -340,9 +345,10 @@ class Asking:
         self._link = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"settings": self.settings, "_link": None}
+        return {"settings": self.settings, "_link": None, "_resolve": False}
 
     def _api(self) -> JetStreamApi:
         if self._link is None:
-            self._link = Link.open(self.settings)
+            self._link = Link.open(self.settings, resolve=self._resolve)
+            self._resolve = False
         return JetStreamApi(self._link, self.settings)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Final, NamedTuple
 
@@ -137,15 +138,17 @@ class Link(BlockingConnection):
         self.settings = settings
         self._servers = [(url, "") for url in settings.urls]
         self._current = -1
+        self._greeted = False
 
     @classmethod
-    def open(cls, settings: ServerSettings) -> Link:
-        """Connect to the first server that answers.
+    def open(cls, settings: ServerSettings, *, resolve: bool = False) -> Link:
+        """Connect to the first server that answers; with `resolve`, fail at once if no host name is known.
 
         Raises ServerUnreachableError, SourceNotAuthorisedError, OptionError.
         """
-        for url in settings.urls:
-            server_url(url)
+        addresses = [server_url(url) for url in settings.urls]
+        if resolve:
+            _check_names([(address.host, address.port) for address in addresses])
         link = cls(settings)
         link.reopen()
         return link
@@ -166,7 +169,7 @@ class Link(BlockingConnection):
     def reopen(self) -> None:
         """Reconnect, to the next server first; every server is tried once, then again until an outage is too long."""
         self.close()
-        outage = Outage(self.settings)
+        outage = Outage(self.settings, "" if self._greeted else _NEVER_GREETED)
         failure: JetStreamSourceError = ServerUnreachableError("no server is given")
         while True:
             for _ in range(len(self._servers)):
@@ -176,6 +179,7 @@ class Link(BlockingConnection):
                 except ServerUnreachableError as unreachable:
                     failure = unreachable
                 else:
+                    self._greeted = True
                     self._learn_servers()
                     outage.end()
                     return
@@ -280,8 +284,22 @@ class Link(BlockingConnection):
                 self._servers.append((url, name or current.host))
 
 
+def _check_names(addresses: Sequence[tuple[str, int]]) -> None:
+    """Raise OptionError if DNS knows no host of that name; failures that may pass are left to the connection."""
+    for address in addresses:
+        try:
+            socket.getaddrinfo(*address, type=socket.SOCK_STREAM)
+        except socket.gaierror as failure:
+            if failure.errno == socket.EAI_NONAME:
+                continue
+        return
+    names = ", ".join(host for host, _ in addresses)
+    raise OptionError(f"option servers: no host has the name {names}")
+
+
 def _lost(failure: OSError) -> SourceConnectionLostError:
     return SourceConnectionLostError(f"the connection to the server was lost: {failure}")
 
 
+_NEVER_GREETED: Final = " (no server has answered yet: is option servers right? retryTimeout limits the wait)"
 _HINT: Final = " (it may want TLS at once: tlsFirst)"

@@ -54,6 +54,8 @@ class Roles:
     """Sort columns of a task's rows."""
     origin: tuple[str, ...] = ()
     """Columns of stream and sequence from reading; they distinguish rows of equal content."""
+    tombstones: bool = False
+    """Whether a null payload becomes a delete marker."""
 
 
 class _MessageColumns:
@@ -110,6 +112,11 @@ def write_roles(schema: StructType, options: Options) -> Roles:
     fields = columns.left()
     _check_payload(value, fields, whole)
     text = bool(value) and isinstance(columns.kinds["value"][1], (StringType, BinaryType))
+    if text and options["valueFormat"] == "json":
+        raise OptionError(
+            "option valueFormat: json makes a payload of the other columns, and the frame has a column `value`: drop "
+            "one of them"
+        )
     return Roles(
         subject="" if fixed else subject,
         fixed_subject=fixed,
@@ -121,7 +128,14 @@ def write_roles(schema: StructType, options: Options) -> Roles:
         expected=tuple(pair for pair in expected if pair[0]),
         order=order,
         origin=() if whole else columns.origin(),
+        tombstones=_tombstones(options, value),
     )
+
+
+def _tombstones(options: Options, value: str) -> bool:
+    if options["tombstones"] and not value:
+        raise OptionError("option tombstones needs a column `value`")
+    return bool(options["tombstones"])
 
 
 def _msg_id(columns: _MessageColumns, named: str, whole: bool) -> str:
@@ -237,6 +251,7 @@ _NO_SUBJECT = r"^$|[\s\x0b]|^\.|\.\.|\.$|(?:^|\.)[*>](?:\.|$)"
 """Texts that no server stores, or takes for the end of the subject; other control characters are letters to it."""
 _NO_TARGET = r"^\$(?:JS|SYS)\."
 """Messages to the API's subjects would be obeyed, not stored."""
+_KV_OPERATION = r"(?i)(?:^|\r\n)KV-Operation:"
 
 
 class MessageMaker:
@@ -303,12 +318,13 @@ class MessageMaker:
         return (pa.repeat(subjects[0], batch.num_rows) if self._roles.fixed_subject else subjects), covered
 
     def _payloads(self, batch: pa.RecordBatch) -> pa.BinaryArray:
-        """Return the payloads: a value that is null is an empty one."""
+        """Return the payloads: a value that is null is an empty one, or the text null in JSON."""
         if self._roles.fields:
             return binary_array(json_objects(batch, self._roles.fields))
         column = batch.column(self._roles.value)
         if self._roles.json_value:
-            return binary_array([text.encode() for text in json_values(column)])
+            null = "" if self._roles.tombstones else "null"
+            return binary_array([(null if text == "null" else text).encode() for text in json_values(column)])
         return binary(column).fill_null(constant(b""))
 
     def _headers(self, batch: pa.RecordBatch) -> tuple[pa.BinaryArray, pa.BinaryArray | None]:
@@ -320,6 +336,12 @@ class MessageMaker:
         if self._roles.headers:
             text, ids = header_blocks(batch.column(self._roles.headers))
             blocks.append(text)
+        if self._roles.tombstones:
+            missing = pc.is_null(batch.column(self._roles.value))
+            if self._roles.headers:  # such as one that was read from another stream
+                marked = pc.match_substring_regex(blocks[-1], _KV_OPERATION)
+                missing = pc.and_(missing, pc.invert(marked))
+            blocks.append(pc.if_else(missing, constant(b"KV-Operation: DEL\r\n"), constant(b"")))
         if not blocks:
             return pa.repeat(constant(b""), batch.num_rows), ids
         return (joined(*blocks) if len(blocks) > 1 else blocks[0]), ids

@@ -4,9 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Final, NamedTuple
 
 from natsctl.spark.source.acks import COUNTED, AckPlace, Answers, Refusal
 from natsctl.spark.source.messages import Messages, content, digest_of
+
+_LATE: Final = Refusal(0, 0, "not acknowledged in time")
+
+
+class RefusedMessage(NamedTuple):
+    subject: str
+    refusal: Refusal
+
+    def __str__(self) -> str:
+        return f"{self.subject}: {self.refusal}"
 
 
 @dataclass
@@ -51,8 +62,8 @@ class CountedPart:
         self.held = False
         return content(self.messages.frames_of_part(f"{self.inbox}.{self._number}"))
 
-    def take(self, answers: Answers) -> str:
-        """Note answers; returns nothing, as it is not seen which message is refused for good."""
+    def take(self, answers: Answers) -> None:
+        """Note answers; which message is refused for good is not seen."""
         number = self._number.encode()
         self._stored += answers.counted[number]
         self.duplicates += answers.counted_duplicates[number]
@@ -61,16 +72,15 @@ class CountedPart:
         self.stored_seqs += b"".join(answers.counted_seqs.get(number, ()))
         self.duplicate_seqs += b"".join(answers.counted_duplicate_seqs.get(number, ()))
         self.refusal = answers.refused.get(number, self.refusal)
-        return ""
 
     def apart(self) -> NumberedPart:
         """Return the same messages, to be sent each under its own number."""
         counted = frozenset((self.stored_seqs + self.duplicate_seqs).split())
         return NumberedPart(self.first, self.messages, self.inbox, counted=counted)
 
-    def excuse(self) -> str:
-        """Return the subject of a pending message and the server's error for it, if any."""
-        return f"{self.messages.subject(0)}: {self.refusal or 'not acknowledged in time'}"
+    def excuse(self) -> RefusedMessage:
+        """Return a pending message and the server's error for it."""
+        return RefusedMessage(self.messages.subject(0), self.refusal or _LATE)
 
     @property
     def _number(self) -> str:
@@ -127,8 +137,8 @@ class NumberedPart:
         self._held -= {b"%d" % (self.first + row) for row in rows} if only_first else self._held
         return content(self.messages.frames(self.inbox, self.first, rows))
 
-    def take(self, answers: Answers) -> str:
-        """Record answers; returns the fault of a finally refused message, or nothing."""
+    def take(self, answers: Answers) -> RefusedMessage | None:
+        """Record answers; returns a message that is refused for good, if there is one."""
         if self.messages.any_made:
             self._note_places(answers)
         self._pending.difference_update(answers.stored)
@@ -141,9 +151,9 @@ class NumberedPart:
         for number, refusal in answers.refused.items():
             if number in self._pending and number not in self._held:
                 if not refusal.passing:
-                    return f"{self._subject(number)}: {refusal}"
+                    return RefusedMessage(self._subject(number), refusal)
                 self._refused[number] = refusal
-        return ""
+        return None
 
     def made_rows(self) -> dict[int, bytes]:
         """Return the digests of the pending messages with ids made from content, by row."""
@@ -171,10 +181,10 @@ class NumberedPart:
         self._refused.clear()
         return self
 
-    def excuse(self) -> str:
-        """Return the subject of the first pending message and the server's error for it, if any."""
+    def excuse(self) -> RefusedMessage:
+        """Return the first pending message and the server's error for it."""
         number = min(self._pending, key=int)
-        return f"{self._subject(number)}: {self._refused.get(number) or self.refusal or 'not acknowledged in time'}"
+        return RefusedMessage(self._subject(number), self._refused.get(number) or self.refusal or _LATE)
 
     def _note_places(self, answers: Answers) -> None:
         duplicates = set(answers.duplicates)

@@ -22,8 +22,10 @@ _log = logging.getLogger("natsctl.spark.jetstream")
 class Outage:
     """The attempts since the last success."""
 
-    def __init__(self, settings: ServerSettings) -> None:
+    def __init__(self, settings: ServerSettings, hint: str = "") -> None:
+        """Prepare; the warnings end with `hint`, a correction to consider."""
         self._settings = settings
+        self._hint = hint
         self._attempts = 0
         self._began = 0.0
         self._logged = 0.0
@@ -53,6 +55,6 @@ class Outage:
             pause_s = min(pause_s, left_s)
         if self._attempts == 1 or now - self._logged >= LOG_EVERY_S:
             limit = f"for {left_s:.0f} s more" if settings.retries is None else f"{settings.retries} times at most"
-            _log.warning("%s; trying again, %s", failure.text, limit)
+            _log.warning("%s; trying again, %s%s", failure.text, limit, self._hint)
             self._logged = max(now, self._began + 1e-9)
         time.sleep(pause_s)

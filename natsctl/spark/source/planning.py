@@ -55,6 +55,11 @@ class Wanted:
         backwards = self.since_ns is not None and self.until_ns is not None and self.since_ns > self.until_ns
         return empty or backwards or self.subjects == () or self.streams == ()
 
+    def between(self, since_ns: int | None, until_ns: int | None) -> Wanted:
+        """Return the part from one time to another."""
+        since, until = _narrower((self.since_ns, self.until_ns), (since_ns, until_ns))
+        return replace(self, since_ns=since, until_ns=until)
+
 
 def push(filters: Iterable[Filter], wanted: Wanted) -> tuple[Wanted, list[Filter]]:
     """Return the selection with the filters added, and filters that Spark has to apply as well."""
@@ -131,8 +136,7 @@ def _by_time(each: Filter, values: tuple[datetime, ...], wanted: Wanted) -> Want
         return wanted
     since = None if bounds[0] is None else bounds[0] * 1000
     until = None if bounds[1] is None else bounds[1] * 1000 + 999
-    since, until = _narrower((wanted.since_ns, wanted.until_ns), (since, until))
-    return replace(wanted, since_ns=since, until_ns=until)
+    return wanted.between(since, until)
 
 
 def _micros(moment: datetime) -> int:
@@ -232,11 +236,12 @@ def batch_stretches(api: JetStreamApi, reading: Reading, wanted: Wanted) -> list
     check_names(reading.until_by, names, "endingOffsetsByTimestamp")
     if wanted.nothing:
         return []
+    answers = {name: api.stream_info(name) for name in names if wanted.streams is None or name in wanted.streams}
+    if len(answers) == len(names):
+        check_filters(api, answers, reading.filters)
     stretches = []
-    for name in names:
-        if wanted.streams is not None and name not in wanted.streams:
-            continue
-        state = stream_state(api.stream_info(name))
+    for answer in answers.values():
+        state = stream_state(answer)
         last = _last(api, reading, state)
         first = check_begin(starting_at(api, reading, state), last, state, fail=reading.fail)
         stretches.append(_narrowed(api, Stretch(state, max(first, state.first), min(last, state.last)), wanted))
@@ -281,6 +286,29 @@ def check_names(said: str | Mapping[str, int] | None, names: Sequence[str], opti
     strangers = sorted(set(said) - set(names)) if isinstance(said, Mapping) else []
     if strangers:
         raise OptionError(f"option {option}: {', '.join(strangers)} is not read; read are {', '.join(names)}")
+
+
+def check_filters(api: JetStreamApi, answers: Mapping[str, dict[str, Any]], filters: Sequence[str]) -> None:
+    """Raise OptionError if no message can match any filter; `answers` are STREAM.INFO of all streams to read."""
+    pairs = [(pattern, name) for pattern in filters for name in answers]
+    if pairs and all(_never_matches(api, name, answers[name], pattern) for pattern, name in pairs):
+        subjects = "; ".join(
+            f"{name} has {', '.join(answer['config'].get('subjects') or ())}" for name, answer in answers.items()
+        )
+        raise OptionError(f"option subject: nothing is or will be stored under {', '.join(filters)}: {subjects}")
+
+
+def _never_matches(api: JetStreamApi, name: str, answer: dict[str, Any], pattern: str) -> bool:
+    """Return whether a stream neither takes nor has messages of a subject; its subjects may have been changed."""
+    config, state = answer["config"], answer["state"]
+    if any(config.get(key) for key in ("mirror", "sources", "subject_transform")):
+        return False
+    if any(meet(subject, pattern) for subject in config.get("subjects") or (name,)):
+        return False
+    try:
+        return not state.get("messages") or api.counted(name, state.get("first_seq", 1), (pattern,)) == 0
+    except (ApiRefusedError, SourceNotAuthorisedError):
+        return False
 
 
 def _narrowed(api: JetStreamApi, stretch: Stretch, wanted: Wanted) -> Stretch:

@@ -15,18 +15,20 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from natsctl.spark.source.acknowledged import Acknowledged
-from natsctl.spark.source.acks import AckParser, AckPlace, Answers
+from natsctl.spark.source.acks import NO_RESPONDERS, OTHER_STREAM, AckParser, AckPlace, Answers
 from natsctl.spark.source.errors import (
     ApiRefusedError,
+    JetStreamSourceError,
     NoResponseError,
     PublishError,
     ServerUnreachableError,
     SourceConnectionLostError,
 )
 from natsctl.spark.source.link import Link
-from natsctl.spark.source.message_parts import CountedPart, NumberedPart
+from natsctl.spark.source.message_parts import CountedPart, NumberedPart, RefusedMessage
 from natsctl.spark.source.messages import Messages, Stored
 from natsctl.spark.source.outages import Outage
+from natsctl.spark.source.stream_lookup import unstored_reason
 
 
 class PublishWindow:
@@ -66,17 +68,17 @@ class PublishWindow:
             return self._first()
         return b"".join(part.release() for part in self.parts if part.held)
 
-    def take(self, answers: Answers) -> str:
-        """Record answers; returns the fault of a finally refused message, or nothing."""
+    def take(self, answers: Answers) -> RefusedMessage | None:
+        """Record answers; returns a message that is refused for good, if there is one."""
         faults = [part.take(answers) for part in self.parts]
         self._drop_done()
         self.parts = [
             self._apart(part) if isinstance(part, CountedPart) and part.unclear else part for part in self.parts
         ]
-        return next(filter(None, faults), "")
+        return next(filter(None, faults), None)
 
-    def excuse(self) -> str:
-        """Return the subject of the first pending message and the server's error for it, if any."""
+    def excuse(self) -> RefusedMessage:
+        """Return the first pending message and the server's error for it."""
         return self.parts[0].excuse()
 
     def _settle(self, parts: list[NumberedPart], stored: Stored) -> None:
@@ -163,6 +165,10 @@ class Publisher:
         self._limits = limits
         self._inbox = link.new_inbox()
         self._acks = AckParser(self._inbox, stream, placed=acknowledged is not None)
+        self._wanted = stream
+        self._unstored = False
+        """Whether JetStream said after the last attempt that no stream takes the subject. It is asked twice, since a
+        stream may be created, or a server start, in between."""
         self._window = PublishWindow(acknowledged)
         self._outage = Outage(link.settings)
         self._proven = False
@@ -227,8 +233,8 @@ class Publisher:
             self._lost = lost
 
     def _take(self, answers: Answers) -> None:
-        if fault := self._window.take(answers):
-            raise PublishError(fault)
+        if refused := self._window.take(answers):
+            raise self._reason(refused) or PublishError(str(refused))
         if answers.stored or answers.duplicates:
             self._outage.end()
             self._proven = True
@@ -244,6 +250,12 @@ class Publisher:
             self._link.send(self._window.release(only_first=not self._proven))
         except SourceConnectionLostError as lost:
             self._lost = lost
+
+    def _reason(self, message: RefusedMessage) -> JetStreamSourceError | None:
+        """Return why no stream stores a message, if JetStream is asked and says so."""
+        if message.refusal.err_code != OTHER_STREAM and (message.refusal.code != NO_RESPONDERS or self.stream):
+            return None
+        return unstored_reason(self._link.settings, message.subject, self._wanted)
 
     def _pause(self) -> None:
         """Schedule all unacknowledged messages to be sent again after a pause."""
@@ -278,4 +290,8 @@ class Publisher:
         self._proven = False
         self.retries += 1
         excuse = self._window.excuse()
-        self._outage.pause(PublishError(f"{excuse}; {reason}" if reason else excuse))
+        unstored = self._reason(excuse)
+        if unstored is not None and self._unstored:
+            raise unstored
+        self._unstored = unstored is not None
+        self._outage.pause(PublishError(f"{excuse}; {reason}" if reason else str(excuse)))

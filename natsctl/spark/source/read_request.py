@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Final, cast
+from typing import cast
 
 from natsctl.spark.source.durable import Durable
 from natsctl.spark.source.errors import OptionError
 from natsctl.spark.source.fetch_task import FetchLimits, Transport
+from natsctl.spark.source.option_rules import check_acked, check_order
 from natsctl.spark.source.source_options import STREAM_READ, Options, check_stream, names
 
 
@@ -57,16 +58,17 @@ def _moment(which: str, of_all: int | None, of_one: int | None) -> tuple[str, in
 def reading_of(options: Options) -> Reading:
     """Return the request of the options; raises OptionError if they contradict each other."""
     streaming = options.place == STREAM_READ
+    check_order(options)
     return Reading(
         streams=_streams(options),
         pattern=options["streamPattern"] or "",
         filters=options["subject"] or (),
         start=options["startingOffsets"] or ("latest" if streaming else "earliest"),
-        end="latest" if streaming else options["endingOffsets"],
+        end=options["endingOffsets"] or "latest",
         since_ns=options["startingTimestamp"],
-        until_ns=None if streaming else options["endingTimestamp"],
+        until_ns=options["endingTimestamp"],
         since_by=options["startingOffsetsByTimestamp"] or {},
-        until_by={} if streaming else options["endingOffsetsByTimestamp"] or {},
+        until_by=options["endingOffsetsByTimestamp"] or {},
         late_is_latest=options["startingOffsetsByTimestampStrategy"] == "latest",
         fail=options["failOnDataLoss"],
         parts=options["minPartitions"],
@@ -76,27 +78,11 @@ def reading_of(options: Options) -> Reading:
     )
 
 
-def check_batch(options: Options) -> None:
-    """Raise OptionError if a batch has to be acknowledged: Spark does not report the end of a batch to sources."""
-    if options["ackMode"] != "none":
-        raise OptionError(
-            "option ackMode is for a streaming read: Spark does not report to a source that a batch is written. "
-            "readStream with trigger(availableNow=True) takes what is there and ends, and foreachBatch gives each "
-            "batch as a frame"
-        )
-
-
 def durable_of(options: Options, reading: Reading) -> Durable | None:
     """Return the consumer that a query acknowledges through; None without `ackMode`. Raises OptionError."""
+    check_acked(options)
     if options["ackMode"] == "none":
-        given = [name for name in ("consumer", "createConsumer", "includeMetadata") if options.given(name)]
-        if given:
-            raise OptionError(f"option {given[0]} needs ackMode=explicit")
         return None
-    if not options["consumer"]:
-        raise OptionError("option ackMode needs a consumer: name a durable pull consumer in option consumer")
-    if contrary := [name for name in _NOT_ACKED if options.given(name)]:
-        raise OptionError(f"option {contrary[0]} has no meaning with ackMode, where the consumer says what is read")
     if len(reading.streams) != 1:
         raise OptionError("option ackMode reads one stream, as a consumer is of one")
     try:
@@ -104,12 +90,6 @@ def durable_of(options: Options, reading: Reading) -> Durable | None:
     except ValueError:
         raise OptionError(f"option consumer: {options['consumer']!r} is no name of a consumer") from None
     return Durable(reading.streams[0], options["consumer"], options["createConsumer"], reading.filters)
-
-
-_NOT_ACKED: Final = (
-    "streamPattern", "startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp", "transport",
-    "commitConsumer", "minOffsetsPerTrigger", "failOnDataLoss",
-)  # fmt: skip
 
 
 def _streams(options: Options) -> tuple[str, ...]:

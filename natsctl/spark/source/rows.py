@@ -83,6 +83,8 @@ class RowShape:
     include_headers: bool = True
     compression: str = "none"
     """Compression of payloads, as `payloadCompression` names it."""
+    tombstones: bool = False
+    """Whether the payload of a delete marker is null."""
 
     @property
     def wants_value(self) -> bool:
@@ -98,7 +100,7 @@ class RowShape:
     def wants_headers(self) -> bool:
         """Return whether header blocks are needed: as a column, or for facts about the payload."""
         listed = self.include_headers and "headers" in self.names
-        return listed or (self.compression == "auto" and self.wants_value)
+        return listed or (self.wants_value and (self.compression == "auto" or self.tombstones))
 
     def batch(self, stream: str, rows: Rows) -> pa.RecordBatch:
         """Return the rows as Spark wants them; raises DamagedPayloadError."""
@@ -143,9 +145,17 @@ class RowShape:
 
     def _values(self, rows: Rows) -> pa.Array:
         if self.value_format == "text":
-            return text_array(rows.values)
-        return rows.values if isinstance(rows.values, pa.Array) else binary_array(rows.values)
+            values = text_array(rows.values)
+        else:
+            values = rows.values if isinstance(rows.values, pa.Array) else binary_array(rows.values)
+        if not self.tombstones or not len(rows.headers):
+            return values
+        headers = rows.headers if isinstance(rows.headers, pa.Array) else binary_array(rows.headers)
+        return pc.if_else(pc.match_substring_regex(headers, DELETE_MARKER), pa.nulls(1, values.type)[0], values)
 
+
+DELETE_MARKER: Final = r"(?i)\r\n(?:KV-Operation: *(?:DEL|PURGE) *\r\n|Nats-Marker-Reason:)"
+"""Headers of a deleted key, and of the marker that a server leaves for expired, purged or removed messages."""
 
 _METADATA: Final[dict[str, Callable[[Sequence[bytes]], pa.Array]]] = {
     "consumer": lambda replies: text_array([ack_prefix(each).rsplit(b".", 1)[-1] for each in replies]),
@@ -178,10 +188,20 @@ def row_shape(schema: StructType, options: Options, *, metadata: bool = False) -
             raise OptionError(f"column {name} is {known[name].simpleString()}, not {column.dataType.simpleString()}")
         elif name == "headers" and not column.nullable:
             raise OptionError("column headers is declared NOT NULL, but is null for messages without headers")
+        if name == "value" and not column.nullable and options["tombstones"]:
+            raise OptionError("column value is declared NOT NULL, but with tombstones it is null for delete markers")
     if len(set(names)) < len(names):
         raise OptionError(f"the schema names a column twice: {', '.join(names)}")
     mode = str(options["valueMode"])
-    return RowShape(names, arrow_schema(schema), value_format, mode, bool(options["includeHeaders"]))
+    return RowShape(
+        names,
+        arrow_schema(schema),
+        value_format,
+        mode,
+        bool(options["includeHeaders"]),
+        str(options["payloadCompression"]),
+        bool(options["tombstones"]),
+    )
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:

@@ -252,6 +252,8 @@ STREAM_WRITE: Final = "streaming write"
 READ: Final = (BATCH_READ, STREAM_READ)
 WRITE: Final = (BATCH_WRITE, STREAM_WRITE)
 ALL: Final = (*READ, *WRITE)
+ANY_READ: Final = "read"
+"""A read before Spark says whether it is a batch or a streaming query."""
 
 
 @dataclass(frozen=True)
@@ -263,8 +265,6 @@ class Option:
     where: tuple[str, ...]
     parse: Callable[[str], Any]
     meaning: str
-    idle: tuple[str, ...] = ()
-    """Places that accept it without effect, as Spark's Kafka source does with limits of triggers in a batch."""
     otherwise: str = ""
     """The meaning of its absence, for readers of the table, if `default` is not enough."""
 
@@ -323,19 +323,19 @@ READING: Final = (
            'The same by stream: `{"ORDERS": "2026-11-01T00:00:00Z"}`, or milliseconds; a stream that is not named '
            "begins by `startingOffsets`. `startingTimestamp` wins."),
     Option("endingOffsetsByTimestamp", "", (BATCH_READ,), moments_ns,
-           "The same for `endingTimestamp`.", (STREAM_READ,)),
+           "The same for `endingTimestamp`."),
     Option("startingOffsetsByTimestampStrategy", "error", READ, one_of("error", "latest"),
            "The effect of a `startingTimestamp` after the last message: an error, or a start at the end."),
     Option("failOnDataLoss", "true", READ, flag,
            "A query fails if messages that it should read were removed; else it continues after them with a warning."),
     Option("maxOffsetsPerTrigger", "", (STREAM_READ,), whole(1),
-           "Maximum messages of a batch, shared among streams in proportion to their pending messages.", (BATCH_READ,)),
+           "Maximum messages of a batch, shared among streams in proportion to their pending messages."),
     Option("maxBytesPerTrigger", "", (STREAM_READ,), size_bytes,
-           "The same in bytes, by the average message of each stream.", (BATCH_READ,)),
+           "The same in bytes, by the average message of each stream."),
     Option("minOffsetsPerTrigger", "", (STREAM_READ,), whole(1),
-           "The messages that a batch waits for, `maxTriggerDelay` at most; not with `availableNow`.", (BATCH_READ,)),
+           "The messages that a batch waits for, `maxTriggerDelay` at most; not with `availableNow`."),
     Option("maxTriggerDelay", "15m", (STREAM_READ,), duration_s,
-           "Maximum delay of a batch by `minOffsetsPerTrigger`.", (BATCH_READ,)),
+           "Maximum delay of a batch by `minOffsetsPerTrigger`."),
     Option("minPartitions", "", READ, whole(1),
            "The tasks of a read, if there are 10,000 messages for each.",
            otherwise="the driver's cores, or more: one for each 250,000 messages, 400 at most"),
@@ -354,11 +354,9 @@ READING: Final = (
            "A payload that `payloadCompression` does not fit is null, or the query fails."),
     Option("filterPushdown", "false", (BATCH_READ,), flag,
            "The server applies the supported part of `WHERE`; needs `spark.sql.python.filterPushdown.enabled`. "
-           "Only for a frame that one query uses once: Spark applies the condition to every other use too.",
-           (STREAM_READ,)),
+           "Only for a frame that one query uses once: Spark applies the condition to every other use too."),
     Option("commitConsumer", "", (STREAM_READ,), some_text,
-           "A durable consumer that follows the query, so that `natsctl consumer report` shows its lag.",
-           (BATCH_READ,)),
+           "A durable consumer that follows the query, so that `natsctl consumer report` shows its lag."),
     Option("payloadCompression", "none", READ,
            one_of("none", "auto", "gzip", "zlib", "zstd", "snappy", "s2", "lz4", "brotli"),
            "The compression of each payload: `gzip`, `zlib`, `zstd`, `snappy`, `s2`, `lz4`, `brotli`; with `auto` it "
@@ -366,14 +364,20 @@ READING: Final = (
            "payloads."),
     Option("ackMode", "none", (STREAM_READ,), one_of("none", "explicit"),
            "With `explicit` a query reads through a durable consumer, `consumer`, and acknowledges each batch when "
-           "Spark has committed it: at least once.", (BATCH_READ,)),
-    Option("consumer", "", (STREAM_READ,), some_text, "The durable pull consumer that `ackMode` reads through.",
-           (BATCH_READ,)),
+           "Spark has committed it: at least once."),
+    Option("consumer", "", (STREAM_READ,), some_text, "The durable pull consumer that `ackMode` reads through."),
     Option("createConsumer", "false", (STREAM_READ,), flag,
            "The durable is created if it does not exist, for `subject`, with an ack wait of 60 s and up to 100,000 "
-           "pending acks.", (BATCH_READ,)),
+           "pending acks."),
     Option("includeMetadata", "false", (STREAM_READ,), flag,
-           "With `ackMode`, the columns `consumer`, `delivered`, `pending` and `reply` as well.", (BATCH_READ,)),
+           "With `ackMode`, the columns `consumer`, `delivered`, `pending` and `reply` as well."),
+)  # fmt: skip
+
+TOMBSTONES: Final = Option(
+    "tombstones", "false", ALL, flag,
+    "If true, a null `value` is written as a delete marker, an empty message with the header `KV-Operation: DEL`, and "
+    "the `value` of delete markers is read as null. Otherwise null is written as an empty message, and an empty "
+    "message is never read as null.",
 )  # fmt: skip
 
 STREAM: Final = Option(
@@ -384,8 +388,9 @@ STREAM: Final = Option(
 
 WRITING: Final = (
     Option("subject", "", WRITE, some_text, "The subject of all rows, instead of the column `subject`."),
-    Option("valueFormat", "text", WRITE, one_of("binary", "text", "json"),
-           "With `json` and no column `value`, the columns without another meaning become one JSON object."),
+    Option("valueFormat", "text", WRITE, one_of("text", "json"),
+           "With `json`, for frames without a column `value`, the columns without another meaning become one JSON "
+           "object."),
     Option("msgIdColumn", "", WRITE, some_text, "The column of message ids.", otherwise="`msgId`, if there is one"),
     Option("messageIds", "content", WRITE, one_of("content", "row"),
            "The origin of an id for rows without one: `content`, with stream and sequence if the frame has them, "
@@ -405,7 +410,7 @@ WRITING: Final = (
     Option("ackTimeout", "10s", WRITE, wait_s, "After this time without an acknowledgement, messages are sent again."),
 )  # fmt: skip
 
-TABLE: Final = (STREAM, *READING, *WRITING, *CONNECTION)
+TABLE: Final = (STREAM, *READING, *WRITING, TOMBSTONES, *CONNECTION)
 
 OF_KAFKA: Final = {
     "subscribe": "stream",
@@ -449,21 +454,26 @@ def from_json_hint(schema: str, stream: str = "ORDERS") -> str:
 
 
 class Options:
-    """The options that were given, by name in any case; `options["stream"]` is the value, its default, or None."""
+    """The options that were given, by name in any case.
+
+    `options["stream"]` is the value, its default, or None, as for an option that is for other places.
+    """
 
     def __init__(self, given: Mapping[str, str], place: str) -> None:
         """Raise OptionError for an option that is unknown, does not count in that place, or has a wrong value."""
         self.place = place
         self.raw = {name.lower(): said for name, said in given.items()}
-        self._known = {option.name.lower(): option for option in TABLE if place in (*option.where, *option.idle)}
-        if place in READ and (self.raw.get("valueformat", "").lower() == "json" or REMOVED_JSON & {*self.raw}):
+        self._known = _known_in(place)
+        removed = self.raw.get("valueformat", "").lower() == "json" or bool(REMOVED_JSON & {*self.raw})
+        if removed and place not in WRITE:
             schema = self.raw.get("valueschema") or "id bigint, total double"
             stream = self.path or self.raw.get("stream") or "ORDERS"
             raise OptionError(f"valueFormat json was removed: {from_json_hint(schema, stream)}")
         for name in self.raw:
             if name not in self._known and name not in OF_SPARK:
                 raise _unknown(name, place)
-        self._values = {name: self._parsed(option) for name, option in self._known.items()}
+        self._values = dict.fromkeys(option.name.lower() for option in TABLE)
+        self._values |= {name: self._parsed(option) for name, option in self._known.items()}
 
     def __getitem__(self, name: str) -> Any:
         return self._values[name.lower()]
@@ -490,14 +500,42 @@ class Options:
             raise OptionError(f"option {option.name}: {failure}") from None
 
 
+_INSTEAD: Final = {
+    ("ackMode",): (
+        "Spark does not report to a source that a batch is written. readStream with trigger(availableNow=True) reads "
+        "the present messages and ends, and foreachBatch gives each batch as a frame"
+    ),
+    ("maxOffsetsPerTrigger", "maxBytesPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay"): (
+        "A batch read has one batch: limit it with startingOffsets, endingOffsets or the timestamps"
+    ),
+    ("filterPushdown",): (
+        "Spark pushes no conditions into a streaming source: select by the option subject, and begin with "
+        "startingOffsets or startingTimestamp"
+    ),
+    ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"): (
+        "A query that should end takes trigger(availableNow=True)"
+    ),
+    ("writeId",): "The checkpoint of a query identifies its writes",
+}
+"""What to do without options that are not for this place."""
+
+
+def _known_in(place: str) -> dict[str, Option]:
+    """Return the options of a place by their names in lower case."""
+    places = READ if place == ANY_READ else (place,)
+    return {option.name.lower(): option for option in TABLE if not {*places}.isdisjoint(option.where)}
+
+
 def _unknown(name: str, place: str) -> OptionError:
     """Return the text about an option that is not for this place, or for none."""
     places = [where for option in TABLE if option.name.lower() == name for where in option.where]
     spelled = next((option.name for option in TABLE if option.name.lower() == name), name)
     if places:
-        return OptionError(f"option {spelled} is for a {' or a '.join(places)}, and this is a {place}")
-    known = {option.name.lower(): option.name for option in TABLE if place in (*option.where, *option.idle)}
-    near = [known[found] for found in get_close_matches(name, list(known), n=2, cutoff=0.6)]
+        advice = next((f". {text}" for names, text in _INSTEAD.items() if spelled in names), "")
+        return OptionError(f"option {spelled} is for a {' or a '.join(places)}, and this is a {place}{advice}")
+    known = {lower: option.name for lower, option in _known_in(place).items()}
+    every = {option.name.lower(): option.name for option in TABLE}
+    near = [every[match] for match in get_close_matches(name, list(every), n=2, cutoff=0.6)]
     if OF_KAFKA.get(name, "").lower() in known:
         near = [OF_KAFKA[name]]
     meant = (

@@ -53,6 +53,7 @@ from natsctl.spark.source.offsets import (
 from natsctl.spark.source.planning import (
     StreamPart,
     Stretch,
+    check_filters,
     check_names,
     chosen_streams,
     count,
@@ -246,7 +247,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._shape = shape
         self._admission = admission
         self._follower = follower
-        self._asking = Asking(settings)
+        self._asking = Asking(settings, resolve=True)
         self._stands: dict[str, Position] | None = None
         """The query's position, for releases of Spark before 4.2, which do not report it; None until known."""
         self._target: dict[str, Position] | None = None
@@ -264,6 +265,8 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         names = chosen_streams(api, self._reading)
         check_names(self._reading.start, names, "startingOffsets")
         check_names(self._reading.since_by, names, "startingOffsetsByTimestamp")
+        if not self._reading.pattern:
+            check_filters(api, {name: api.stream_info(name) for name in names}, self._reading.filters)
         for name in names:
             state = self._looked_at(api, name)
             found[name] = standing_at(starting_at(api, self._reading, state) - 1, state)
@@ -457,6 +460,35 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     def stop(self) -> None:
         self._asking.close()
+
+
+class RefusedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """A reader that fails with its reason as soon as Spark uses it.
+
+    A `streamReader` that raises would be reported as UnboundLocalError: PySpark (4.3) then stops a reader that it does
+    not have.
+    """
+
+    def __init__(self, failure: JetStreamSourceError) -> None:
+        self._failure = failure
+
+    def initialOffset(self) -> dict[str, Any]:
+        raise self._failure
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        raise self._failure
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        raise self._failure
+
+    def latestOffset(self, start: dict[str, Any] | None = None, limit: ReadLimit | None = None) -> dict[str, Any]:
+        raise self._failure
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        raise self._failure
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        raise self._failure
 
 
 def _ends(states: Mapping[str, StreamBounds]) -> dict[str, Position]:

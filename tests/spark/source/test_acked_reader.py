@@ -320,14 +320,14 @@ def test_a_consumer_that_cannot_be_acknowledged_to_is_refused(
     [
         ({"consumer": ""}, "needs a consumer"),
         ({"consumer": "a.b"}, "no name of a consumer"),
-        ({"startingOffsets": "earliest"}, "startingOffsets has no meaning with ackMode"),
-        ({"ackMode": "none"}, "option consumer needs ackMode=explicit"),
+        ({"startingOffsets": "earliest"}, "startingOffsets has no effect with ackMode"),
+        ({"ackMode": "none"}, "option consumer has no effect without ackMode=explicit"),
         ({"stream": "A,B"}, "reads one stream"),
     ],
 )
 def test_options_that_contradict_ack_mode_are_refused(options: dict[str, str], text: str) -> None:
     with pytest.raises(OptionError, match=text):
-        Query("nats://127.0.0.1:1", **options)
+        Query("nats://127.0.0.1:1", **options).begin()
 
 
 def test_a_batch_is_not_acknowledged_and_says_what_to_do_instead() -> None:

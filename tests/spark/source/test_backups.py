@@ -129,6 +129,12 @@ def test_options_choose_by_offset_time_and_subject(version: int, tmp_path: Path)
     assert found(startingOffsets='{"S": 90}', endingOffsets='{"S": 95}') == list(range(90, 96))
     assert found(startingOffsets="latest") == []
     assert found(startingTimestamp=from_ms, endingTimestamp=to_ms) == list(range(51, 61))
+    by_stream = {"startingOffsetsByTimestamp": f'{{"S": {from_ms}}}', "endingOffsetsByTimestamp": f'{{"S": {to_ms}}}'}
+    assert found(**by_stream) == list(range(51, 61))
+    assert found(**by_stream, startingOffsets='{"S": 90}') == list(range(51, 61))
+    assert found(**by_stream, startingTimestamp=to_ms) == []
+    with pytest.raises(OptionError, match="endingOffsetsByTimestamp: X is not read; read are S"):
+        found(endingOffsetsByTimestamp=f'{{"X": {to_ms}}}')
     assert found(subject="S.3,S.5", endingOffsets='{"S": 14}') == [4, 6, 11, 13]
     assert found(subject="S.*", endingOffsets='{"S": 2}') == [1, 2]
     assert found(subject="S.>", endingOffsets='{"S": 2}') == [1, 2]

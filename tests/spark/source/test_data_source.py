@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import pickle
 import re
+import socket
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import nkeys
+import pyarrow as pa
 import pytest
 from pyspark.sql.datasource import DataSourceReader, EqualTo, InputPartition
 from pyspark.sql.types import LongType, StringType, StructField, StructType
@@ -16,13 +19,17 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 from natsctl.spark.source.batch_reader import JetStreamPushdownReader
 from natsctl.spark.source.data_source import JetStreamDataSource
 from natsctl.spark.source.driver_settings import server_settings
-from natsctl.spark.source.errors import DataLossError, OptionError
+from natsctl.spark.source.errors import DataLossError, OptionError, ServerUnreachableError
 from natsctl.spark.source.handshake import ServerSettings
 from natsctl.spark.source.jetstream_api import JetStreamApi
+from natsctl.spark.source.link import Link
 from natsctl.spark.source.source_options import BATCH_READ, Options
-from tests.spark.source.streams import add, make, remake
+from natsctl.spark.source.writers import JetStreamBatchWriter
+from tests.spark.source.reads import parsed_schema
+from tests.spark.source.streams import add, make, messages, remake, until
 from tests.support.command_pages import ROOT, spark_page
 
+MAP = pa.map_(pa.string(), pa.string())
 SEED = "SUAIBDPBAUTWCWBKIO6XHQNINK5FWJW4OHLXC3HQ2KFE4PEJUA44CNHTC4"
 JWT = "eyJ0eXAiOiJKV1QiLCJhbGciOiJlZDI1NTE5LW5rZXkifQ.eyJqdGkiOiJ4In0.c2ln"
 CREDENTIALS = f"-----BEGIN NATS USER JWT-----\n{JWT}\n------END NATS USER JWT------\n\n{SEED}\n"
@@ -109,9 +116,100 @@ def test_subjects_are_a_table_too(api: JetStreamApi) -> None:
     with pytest.raises(OptionError, match="cannot be read as one"):
         table(api, stream="ORDERS$subjects,BILLS")
     with pytest.raises(OptionError, match="read it as a batch"):
-        source(api, stream="ORDERS$subjects").streamReader(StructType())
+        source(api, stream="ORDERS$subjects").streamReader(StructType()).initialOffset()
+    with pytest.raises(OptionError, match="option startingOffsets has no effect on ORDERS"):
+        table(api, path="ORDERS$subjects", startingOffsets="earliest")
     with pytest.raises(OptionError, match="did you mean startingOffsets"):
         source(api, stream="ORDERS", startOffsets="earliest").schema()
+
+
+@pytest.mark.both
+@pytest.mark.parametrize("format_of_value", ["binary", "text"])
+def test_tombstones_keep_null_and_empty_apart(api: JetStreamApi, format_of_value: str) -> None:
+    make(api, number=0)
+    schema = parsed_schema("subject string, value string, headers map<string,string>")
+    headers = pa.array([None, [], [("KV-Operation", "PURGE")], [("X", "KV-Operation: DEL")]], MAP)
+    columns = [pa.array(["ORDERS.a"] * 4), pa.array([None, "", None, "v"]), headers]
+    batch = pa.RecordBatch.from_arrays(columns, names=schema.names)
+    written = {"servers": api.link.settings.urls[0], "stream": "ORDERS"}
+    for options in ({**written, "tombstones": "true"}, written):
+        writer = JetStreamBatchWriter(options, schema, False)
+        writer.commit([writer.write(iter([batch]))])
+    add_frame(api, "ORDERS.a", "NATS/1.0\r\nNats-Marker-Reason: MaxAge\r\n\r\n")
+    values = [row["value"] for row in table(api, stream="ORDERS", valueFormat=format_of_value, tombstones="true")]
+    text = [None, "", None, "v", "", "", None, "v", None]
+    assert values == [each if each is None or format_of_value == "text" else each.encode() for each in text]
+    assert all(row["value"] is not None for row in table(api, stream="ORDERS"))
+    operations = [bytes(block).count(b"KV-Operation: DEL\r\n") for _, block, _ in messages(api, "ORDERS")]
+    assert operations == [1, 0, 0, 1, 0, 0, 0, 1, 0]
+    only_value = source(api, stream="ORDERS", tombstones="true").reader(parsed_schema("value binary"))
+    assert [row["value"] for row in rows(only_value)][:2] == [None, b""]
+    with pytest.raises(OptionError, match="value is declared NOT NULL"):
+        source(api, stream="ORDERS", tombstones="true").reader(parsed_schema("value binary not null"))
+
+
+def add_frame(api: JetStreamApi, subject: str, headers: str) -> None:
+    last = api.stream_info("ORDERS")["state"]["last_seq"]
+    api.link.send(f"HPUB {subject} {len(headers)} {len(headers)}\r\n{headers}\r\n".encode())
+    until(lambda: bool(api.stream_info("ORDERS")["state"]["last_seq"] == last + 1))
+
+
+def begun(api: JetStreamApi, kind: str, **options: str) -> None:
+    """Plan a read as a batch, or begin a streaming query."""
+    made = source(api, **options)
+    if kind == "batch":
+        made.reader(made.schema()).partitions()
+    else:
+        with ExitStack() as stack:
+            reader = made.streamReader(made.schema())
+            stack.callback(reader.stop)
+            reader.initialOffset()
+
+
+@pytest.mark.both
+@pytest.mark.parametrize("kind", ["batch", "streaming"])
+def test_a_subject_that_no_stream_has_or_takes_is_refused(api: JetStreamApi, kind: str) -> None:
+    make(api, number=4)
+    make(api, "BILLS", number=1)
+    with pytest.raises(OptionError, match=r"nothing is or will be stored under order\.>, new: ORDERS has ORDERS\.>"):
+        begun(api, kind, stream="ORDERS", subject="order.>,new")
+    begun(api, kind, stream="ORDERS", subject="ORDERS.1,order.>")
+    begun(api, kind, stream="ORDERS,BILLS", subject="ORDERS.1,BILLS.7")
+    begun(api, kind, stream="ORDERS", subject="*.7")
+
+
+@pytest.mark.both
+@pytest.mark.parametrize("kind", ["batch", "streaming"])
+def test_a_subject_that_only_stored_messages_have_is_read(api: JetStreamApi, kind: str) -> None:
+    make(api, number=4)
+    api.ask("STREAM.UPDATE.ORDERS", {"name": "ORDERS", "subjects": ["SALES.>"]})
+    begun(api, kind, stream="ORDERS", subject="ORDERS.*")
+    with pytest.raises(OptionError, match=r"nothing is or will be stored under ORDERS\.7: ORDERS has SALES\.>"):
+        begun(api, kind, stream="ORDERS", subject="ORDERS.7")
+    api.ask("STREAM.CREATE.COPY", {"name": "COPY", "mirror": {"name": "ORDERS"}})
+    begun(api, kind, stream="COPY", subject="ORDERS.7")
+    transform = {"src": "raw.*", "dest": "done.{{wildcard(1)}}"}
+    make(api, "CHANGED", number=0, subjects=["raw.*"], subject_transform=transform)
+    begun(api, kind, stream="CHANGED", subject="done.1")
+
+
+@pytest.mark.parametrize(
+    ("number", "kind"), [(socket.EAI_NONAME, OptionError), (socket.EAI_AGAIN, ServerUnreachableError)]
+)
+def test_a_host_name_that_does_not_exist_fails_before_the_first_connection(
+    monkeypatch: pytest.MonkeyPatch, number: int, kind: type[Exception]
+) -> None:
+    def unknown(*_: object, **__: object) -> None:
+        raise socket.gaierror(number, "no such name")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    made = JetStreamDataSource({"servers": "nats://natz:4222", "stream": "ORDERS", "numRetries": "0"})
+    with pytest.raises(kind, match="natz"):
+        made.reader(made.schema()).partitions()
+    with pytest.raises(kind, match="natz"):
+        made.streamReader(made.schema()).initialOffset()
+    with pytest.raises(ServerUnreachableError, match="natz"):
+        Link.open(settings(servers="nats://natz:4222", numRetries="0"))
 
 
 # -- where the server is

@@ -19,7 +19,6 @@ from natsctl.spark.source.errors import (
     ApiRefusedError,
     JetStreamSourceError,
     NoResponseError,
-    OptionError,
     ServerUnreachableError,
     SourceNotAuthorisedError,
 )
@@ -169,6 +168,16 @@ def test_a_refused_login_is_not_tried_again(process: ServerProcess, clock: Turne
     assert clock.pauses == []
 
 
+def test_a_server_that_never_answered_is_warned_of_with_the_option_to_look_at(
+    clock: TurnedClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING, "natsctl.spark.jetstream"), pytest.raises(ServerUnreachableError):
+        Link.open(limits(STREAM_READ))
+    first = caplog.records[0].getMessage()
+    assert "no server answers at 127.0.0.1:1" in first
+    assert "trying again, for 120 s more (no server has answered yet: is option servers right?" in first
+
+
 def limits(place: str, **options: str) -> ServerSettings:
     return server_settings(Options({"servers": "nats://127.0.0.1:1", **options}, place), {})
 
@@ -211,11 +220,6 @@ def test_a_success_begins_the_limit_again(clock: TurnedClock) -> None:
     with pytest.raises(NoResponseError, match="given up after"):
         for _ in range(100):
             outage.pause(failure)
-
-
-def test_two_limits_are_refused() -> None:
-    with pytest.raises(OptionError, match="retryTimeout and numRetries exclude each other"):
-        limits(STREAM_READ, retryTimeout="5s", numRetries="3")
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,12 @@ import pyarrow as pa
 import pytest
 
 from natsctl.spark.source import outages
-from natsctl.spark.source.errors import PublishError, SourceConnectionLostError, SourceNotAuthorisedError
+from natsctl.spark.source.errors import (
+    PublishError,
+    SourceConnectionLostError,
+    SourceNotAuthorisedError,
+    StreamNotFoundError,
+)
 from natsctl.spark.source.handshake import ServerSettings
 from natsctl.spark.source.jetstream_api import JetStreamApi
 from natsctl.spark.source.link import Link
@@ -28,12 +33,13 @@ def make(api: JetStreamApi, **config: Any) -> None:
     api.ask("STREAM.CREATE.OUT", {"name": "OUT", "subjects": ["out.>"]} | config)
 
 
-def rows(number: int, ids: bool = True, subject: str = "out.a", size: int = 1) -> Messages:
+def rows(number: int, ids: bool = True, subject: str = "out.a", size: int = 1, expected: str = "") -> Messages:
     names = [b"%d" % at for at in range(number)]
     nothing = pa.array([b""] * number, pa.binary())
     payloads = pa.array([name.ljust(size, b" ") for name in names], pa.binary())
     made = pa.array([b"id:" + name for name in names], pa.binary()) if ids else pa.nulls(number, pa.binary())
-    return Messages(pa.array([subject.encode()] * number, pa.binary()), nothing, payloads, made)
+    line = f"Nats-Expected-Stream: {expected}\r\n".encode() if expected else b""
+    return Messages(pa.array([subject.encode()] * number, pa.binary()), nothing, payloads, made, line)
 
 
 def stored(api: JetStreamApi) -> list[int]:
@@ -139,13 +145,49 @@ def other(api: JetStreamApi) -> Iterator[JetStreamApi]:
 def test_a_stream_that_is_made_a_moment_later_gets_all_in_order(
     api: JetStreamApi, other: JetStreamApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    steps = iter([lambda: None, lambda: make(other)])
+    steps = iter([lambda: make(other)])
     during_pauses(monkeypatch, lambda: next(steps)())
-    assert publish(api.link, rows(30)).retries == 2
+    assert publish(api.link, rows(30)).retries == 1
     assert stored(api) == list(range(30))
 
 
-def test_without_any_stream_the_subject_is_told_after_so_many_attempts(api: JetStreamApi) -> None:
+@pytest.mark.parametrize(
+    ("stream", "kind", "text"),
+    [
+        ("", PublishError, r"out\.a: no stream takes this subject; create one"),
+        ("NOPE", StreamNotFoundError, r"out\.a is not stored: stream NOPE does not exist"),
+        ("BILLS", PublishError, r"out\.a: stream BILLS does not take this subject, but BILLS\.>$"),
+    ],
+)
+def test_a_message_that_no_stream_takes_fails_after_the_second_attempt(
+    api: JetStreamApi, monkeypatch: pytest.MonkeyPatch, stream: str, kind: type[Exception], text: str
+) -> None:
+    api.ask("STREAM.CREATE.BILLS", {"name": "BILLS", "subjects": ["BILLS.>"]})
+    pauses: list[None] = []
+    during_pauses(monkeypatch, lambda: pauses.append(None))
+    sender = Publisher(api.link, PublishLimits(), stream)
+    with pytest.raises(kind, match=text):
+        sender.publish(rows(5, expected=stream))
+        sender.finish()
+    assert len(pauses) == 1
+
+
+@pytest.mark.parametrize("stream", ["NOPE", "BILLS"])
+def test_a_message_that_another_stream_takes_fails_at_once(api: JetStreamApi, stream: str) -> None:
+    make(api)
+    api.ask("STREAM.CREATE.BILLS", {"name": "BILLS", "subjects": ["BILLS.>"]})
+    text = {"NOPE": "stream NOPE does not exist", "BILLS": r"BILLS does not take this subject, but BILLS\.>; OUT does"}
+    with pytest.raises((PublishError, StreamNotFoundError), match=text[stream]):
+        sender = Publisher(api.link, PublishLimits(), stream)
+        sender.publish(rows(5, expected=stream))
+        sender.finish()
+
+
+def test_a_stream_that_does_not_answer_for_now_is_waited_for(
+    api: JetStreamApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """JetStream lists a stream that is offline: only then is the subject right."""
+    monkeypatch.setattr(JetStreamApi, "stream_names", lambda *_: ["OUT"])
     with pytest.raises(PublishError, match=r"out\.a: no stream takes this subject.* \(given up after 4 attempts in"):
         publish(api.link, rows(5))
 

@@ -34,7 +34,7 @@ def test_names_count_in_any_case_and_values_are_parsed() -> None:
     assert options["maxTriggerDelay"] == 90
     assert options["fetchBytes"] == 4 << 20
     assert options["failOnDataLoss"] is True
-    assert Options({"maxOffsetsPerTrigger": "5"}, BATCH_READ).said() == ["maxOffsetsPerTrigger"]
+    assert Options({"maxoffsetspertrigger": "5"}, STREAM_READ).said() == ["maxOffsetsPerTrigger"]
     parse = sequences("earliest", "latest")
     assert (parse("Earliest"), parse('{"A": -2, "B": 7}')) == ("earliest", {"A": -2, "B": 7})
     assert subjects("a.b, a.>, c") == ("a.>", "c"), "what others cover is left out"
