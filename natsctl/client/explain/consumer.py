@@ -349,7 +349,7 @@ def _exhausted(facts: ConsumerFacts) -> Outcome:
     ]
     name = facts.stream.config.name
     text = f"at least {plural(beyond, 'message')} reached max_deliver and will not be delivered again"
-    return Cause(text, evidence, f"natsctl events --js-advisory --filter {name}")
+    return Cause(text, evidence, f"natsctl deadletter ls {name}")
 
 
 def _repeated(facts: ConsumerFacts) -> Outcome:

@@ -78,7 +78,7 @@ async def explain_message(manager: Manager, stream: str, seq: int) -> MessageExp
         Cause(
             f"the message reached max_deliver of consumer {view.consumer}: it is not delivered to it again",
             [view.evidence],
-            f"natsctl stream get {stream} {seq}",
+            f"natsctl deadletter show {stream} {seq}",
         )
         for view in views
         if view.state == "past the limit"
