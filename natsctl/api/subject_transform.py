@@ -255,7 +255,7 @@ Reader = Callable[[re.Match[bytes]], bytes]
 class SubjectMapping:
     """A mapping that was compiled."""
 
-    __slots__ = ("_groups", "_match", "_passes", "_readers", "_template", "_tokens", "dest", "src")
+    __slots__ = ("_groups", "_literal", "_match", "_passes", "_readers", "_template", "_tokens", "dest", "src")
 
     def __init__(self, src: str, dest: str, functions: list[Function | None], draw: Callable[[int], int]) -> None:
         """Plan a mapping that `compile` has checked."""
@@ -270,16 +270,24 @@ class SubjectMapping:
             target.replace("%", "%%") if function is None and target != ">" else "%b"
             for target, function in zip(targets, functions, strict=True)
         ).encode()
+        self._literal = True
         self._groups: tuple[int, ...] | None = _groups(tokens, targets, functions)
         self._readers = _readers(tokens, targets, functions, draw) if self._groups is None else []
 
     @classmethod
     def compile(
-        cls, src: str, dest: str, strict: bool = False, draw: Callable[[int], int] | None = None
+        cls,
+        src: str,
+        dest: str,
+        strict: bool = False,
+        draw: Callable[[int], int] | None = None,
+        *,
+        literal: bool = True,
     ) -> SubjectMapping:
         """Return the mapping from `src` ("": everything) to `dest` ("": the subject stays). Raises TransformError.
 
         `strict` asks for a mapping that can be turned round; `draw` returns that many random bits, for `random`.
+        Without `literal`, tokens of a subject that look like wildcards are text, as in API subjects.
         """
         src = src or ">"
         tokens = _tokens(src, "source")
@@ -292,10 +300,12 @@ class SubjectMapping:
         functions = [_checked(target, wildcards, strict) for target in targets]
         if strict and sum(len(function.wildcards) for function in functions if function) < wildcards:
             raise TransformError("destination", f"{_UNUSED_WILDCARDS} in {dest}")
-        return cls(src, dest, functions, draw or Sequence(src + dest).draw)
+        mapping = cls(src, dest, functions, draw or Sequence(src + dest).draw)
+        mapping._literal = literal
+        return mapping
 
     def apply(self, subject: bytes) -> bytes | None:
-        """Return the destination of a literal subject, or None if the source does not match it."""
+        """Return the destination of a subject, or None if the source does not match it."""
         if self._passes:
             return subject
         match = self._match
@@ -304,7 +314,7 @@ class SubjectMapping:
                 return None
             match = self._match = re.compile(_expression(self._tokens).encode()).fullmatch
         found = match(subject)
-        if found is None or ((b"*" in subject or b">" in subject) and not _is_literal(subject)):
+        if found is None or (self._literal and (b"*" in subject or b">" in subject) and not _is_literal(subject)):
             return None
         if self._groups is None:
             return self._template % tuple([read(found) for read in self._readers])

@@ -18,7 +18,7 @@ import msgspec
 from natsctl.api.subject_index import Steps, SubjectIndex
 from natsctl.broker.deferred_work import LONG_SUBJECT_BYTES, MANY_SUBS, SUBS_STEP
 from natsctl.broker.imports.account_config import AccountConfig, SubjectMap
-from natsctl.broker.imports.mappings import Mapping, Mappings
+from natsctl.broker.imports.mappings import Mappings
 from natsctl.broker.ordered_jobs import begun
 from natsctl.broker.postponed import PostponedMessages
 from natsctl.broker.routes import NO_ROUTE, Recipient, Route, Routes
@@ -45,6 +45,7 @@ from natsctl.broker.subscription import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from natsctl.api.subject_transform import SubjectMapping
     from natsctl.broker.broker import Broker
     from natsctl.broker.imports.account_imports import AccountImports
     from natsctl.broker.leaf.leaf_interest import LocalInterest
@@ -149,9 +150,9 @@ class Account:
         self.mappings: Mappings | None = None
         self.imports = imports(self)
 
-    def map_subject(self, mapping: Mapping) -> None:
+    def map_subject(self, mapping: SubjectMapping) -> None:
         """Send what clients publish on a mapping's source to its destination, unless the configuration maps it."""
-        before, self.mappings = self.mapping_sources(), self.mappings or Mappings()
+        before, self.mappings = self.mapping_sources(), self.mappings or Mappings(self._rng)
         self.mappings.add(mapping)
         self._follow_mappings(before)
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final
 
 from natsctl.api.subject_transform import SubjectMapping
 from natsctl.api.subjects import API_PREFIX, domain_prefix
-from natsctl.broker.imports.mappings import PatternMapping
 
 if TYPE_CHECKING:
     from natsctl.broker.account import Account
@@ -29,8 +28,8 @@ def map_default_domain(account: Account, domain: str) -> None:
 
 
 def _map(account: Account, source: str, target: str, source_space: str, target_space: str) -> None:
-    account.map_subject(SubjectMapping.compile(f"{source}.INFO", f"{target}.INFO"))
-    for noun in _NOUNS:
-        account.map_subject(PatternMapping(f"{source}.{noun}.>", f"{target}.{noun}.>"))
-    for bucket in _BUCKETS:
-        account.map_subject(PatternMapping(f"{source_space}{bucket}.>", f"{target_space}{bucket}.>"))
+    pairs = [(f"{source}.INFO", f"{target}.INFO")]
+    pairs += [(f"{source}.{noun}.>", f"{target}.{noun}.>") for noun in _NOUNS]
+    pairs += [(f"{source_space}{bucket}.>", f"{target_space}{bucket}.>") for bucket in _BUCKETS]
+    for src, dest in pairs:
+        account.map_subject(SubjectMapping.compile(src, dest, literal=False))

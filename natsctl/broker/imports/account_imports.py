@@ -24,8 +24,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from natsctl.api.subject_index import Steps, SubjectIndex
+from natsctl.api.subject_transform import SubjectMapping
 from natsctl.api.subjects import is_literal, matches
-from natsctl.broker.imports.mappings import PatternMapping, carried_back, common
+from natsctl.broker.imports.mappings import carried_back, common
 from natsctl.broker.ordered_jobs import begun
 from natsctl.broker.subscription import NO_PROXIES, RoutedSubscription, Subscription
 
@@ -102,7 +103,9 @@ class StreamLine:
         self.exporter, self.hops = exporter.account, exporter.hops
         self._same = not link.destination and link.local == link.subject
         self._to = link.local.encode()
-        self._mapping = PatternMapping(link.subject, link.destination) if link.destination else None
+        self._mapping: SubjectMapping | None = None
+        if link.destination:
+            self._mapping = SubjectMapping.compile(link.subject, link.destination, literal=False)
 
     def local(self, subject: bytes) -> bytes:
         """Return the subject in this account of a message of the exporter."""

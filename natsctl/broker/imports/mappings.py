@@ -4,14 +4,15 @@ The exporting account and the importing one may name a subject differently. A lo
 (`bar.*.*`) or as a destination that says where each token comes from (`bar.$2.$1`, `bar.{{wildcard(2)}}.$1`).
 Source: server/subject_transform.go of nats-server.
 
-Theory of operation of an account's mappings. They are tried in the order they were added and the first with a matching
-source decides. If there are more than a few, only the ones that an index finds for the subject are tried; an account
-without mappings pays nothing.
+Theory of operation of an account's mappings. A source has one destination, or several that share its messages. They
+are tried in the order they were added and the first with a matching source decides. If there are more than a few, only
+the ones that an index finds for the subject are tried; an account without mappings pays nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from natsctl.api.subject_index import Steps, SubjectIndex, finish
@@ -22,53 +23,11 @@ from natsctl.api.subject_transform import (
     parse_function,
     source_pattern,
 )
-from natsctl.api.subjects import has_wildcard, is_subset, is_valid_subject, matches
+from natsctl.api.subjects import has_wildcard, is_subset, is_valid_subject
 
 if TYPE_CHECKING:
     from natsctl.broker.broker_options import Rng
     from natsctl.broker.imports.account_config import SubjectMap
-
-
-class PatternMapping:
-    """A mapping that only moves tokens. Tokens of a message that look like wildcards are text, as in API subjects."""
-
-    __slots__ = ("_cut", "_head", "_new", "_pattern", "_plan", "_tail", "src")
-
-    def __init__(self, src: str, dest: str) -> None:
-        """Map subjects that match `src` to `dest` (with wildcards as its only functions)."""
-        self.src = src
-        self._pattern = src.encode()
-        source, target = src.split("."), dest.split(".")
-        self._head = self._new = b""
-        if source[-1] == target[-1] == ">" and "*" not in source:
-            self._head, self._new = (text[:-1].encode() for text in (src, dest))
-        stars = [at for at, token in enumerate(source) if token == "*"]
-        self._tail = len(source) - 1 if source[-1] == ">" else -1
-        self._plan: list[bytes | int] = []
-        for token in target[:-1] if target[-1] == ">" else target:
-            index = _wildcard(token)
-            self._plan.append(stars[index - 1] if index else token.encode())
-        self._cut = len(self._head)
-
-    def apply(self, subject: bytes) -> bytes | None:
-        """Return the destination of a message on `subject`, or None if the source does not match."""
-        if self._head:
-            if len(subject) == self._cut or not subject.startswith(self._head):
-                return None
-            return self._new + subject[self._cut :]
-        if not matches(self._pattern, subject):
-            return None
-        tokens = subject.split(b".")
-        made = [tokens[part] if isinstance(part, int) else part for part in self._plan]
-        return b".".join(made + tokens[self._tail :] if self._tail >= 0 else made)
-
-
-def only_moves(destination: str) -> bool:
-    """Return whether a destination has only wildcards as functions. Raises TransformError for unknown ones."""
-    functions = [parse_function(token) for token in destination.split(".")]
-    return all(
-        function is None or (function.name == "wildcard" and function.wildcards[0] > 0) for function in functions
-    )
 
 
 def pattern_of(destination: str) -> str:
@@ -160,37 +119,11 @@ MAX_DRAWN: Final = 1024
 """Messages that keep their destination while they wait; others get a new one."""
 
 
-Mapping: TypeAlias = "SubjectMapping | PatternMapping | WeightedDestination"
+Shares: TypeAlias = list[tuple[int, SubjectMapping]]
+"""The destinations of one source, lightest first, each with the number up to which it is drawn, of 0 to 100."""
 
 
-class WeightedDestination:
-    """A source with several destinations; each message goes to one. A share without a weight is dropped."""
-
-    __slots__ = ("_pattern", "_rng", "_shares", "src")
-
-    def __init__(self, src: str, shares: Sequence[tuple[int, Mapping]], rng: Rng) -> None:
-        """Take destinations with their weights in percent, lightest first."""
-        self.src = src
-        self._pattern = src.encode()
-        self._rng = rng
-        self._shares: list[tuple[int, Mapping]] = []
-        limit = 0
-        for weight, mapping in shares:
-            limit += weight
-            self._shares.append((limit, mapping))
-
-    def apply(self, subject: bytes) -> bytes | None:
-        """Return the destination of a message, b"" to drop it."""
-        if not matches(self._pattern, subject):
-            return None
-        drawn = self._rng.random() * 100
-        for limit, mapping in self._shares:
-            if drawn < limit:
-                return mapping.apply(subject)
-        return b""
-
-
-def compile_mapping(config: SubjectMap, rng: Rng) -> Mapping:
+def compile_shares(config: SubjectMap, draw: Callable[[int], int] | None = None) -> Shares:
     """Return a configured mapping; the remaining share keeps its subject, unless the source is a destination too.
 
     Raises TransformError with nats-server's text.
@@ -198,9 +131,9 @@ def compile_mapping(config: SubjectMap, rng: Rng) -> Mapping:
     src, total = config.source, 0
     if not is_valid_subject(src):
         raise TransformError("source", "invalid subject")
-    shares: dict[str, tuple[int, Mapping]] = {}
+    weights: dict[str, int] = {}
     for to in config.destinations:
-        if to.subject in shares:
+        if to.subject in weights:
             raise TransformError("destination", f'duplicate entry for "{to.subject}"')
         if to.weight > 100:
             raise TransformError("destination", "individual weights need to be <= 100")
@@ -208,49 +141,43 @@ def compile_mapping(config: SubjectMap, rng: Rng) -> Mapping:
         if total > 100:
             raise TransformError("destination", "total weight needs to be <= 100")
         check_mapping(src, to.subject)
-        shares[to.subject] = (to.weight, _one_mapping(src, to.subject, rng))
-    if total != 100 and src not in shares:
+        weights[to.subject] = to.weight
+    if total != 100 and src not in weights:
         rest = destination_of(src) if has_wildcard(src) else src
-        shares[src] = (100 - total, PatternMapping(src, rest))
-    weight, only = next(iter(shares.values()))
-    if weight == 100:
-        return only
-    return WeightedDestination(src, sorted(shares.values(), key=lambda share: share[0]), rng)
-
-
-def _one_mapping(src: str, dest: str, rng: Rng) -> Mapping:
-    """Return a mapping that was checked."""
-    mapping = SubjectMapping.compile(src, dest, draw=rng.getrandbits)
-    return PatternMapping(src, dest) if only_moves(dest) else mapping
+        weights[rest] = weights.get(rest, 0) + 100 - total
+    shares, limit = Shares(), 0
+    for destination, weight in sorted(weights.items(), key=itemgetter(1)):
+        limit += weight
+        shares.append((limit, SubjectMapping.compile(src, destination, draw=draw, literal=False)))
+    return shares
 
 
 class Mappings:
-    __slots__ = ("_configured", "_drawn", "_index", "_mappings", "_served")
+    __slots__ = ("_configured", "_drawn", "_index", "_mappings", "_rng", "_served")
 
-    def __init__(self) -> None:
-        self._configured: list[Mapping] = []
-        self._served: list[Mapping] = []
-        self._mappings: list[Mapping] = []
+    def __init__(self, rng: Rng) -> None:
+        self._rng = rng
+        self._configured: dict[str, Shares] = {}
+        self._served: dict[str, Shares] = {}
+        self._mappings: list[Shares] = []
         self._index: SubjectIndex[int] | None = None
         """The positions of the mappings by source, if there are more than a few."""
         self._drawn: dict[bytes, bytes] = {}
         """Destinations of the next message by its subject."""
 
-    def add(self, mapping: Mapping) -> None:
+    def add(self, mapping: SubjectMapping) -> None:
         """Add a mapping of the server itself (tried last), or replace the one with the same source."""
-        self._served = [*(known for known in self._served if known.src != mapping.src), mapping]
+        self._served = {**self._served, mapping.src: [(100, mapping)]}
         finish(self._arranging())
 
     @classmethod
     def compile(cls, configured: Iterable[SubjectMap], rng: Rng, before: Mappings | None) -> Steps[Mappings]:
         """Return the mappings of a configuration, with the server's own of `before`."""
-        mappings, compiled = cls(), dict[str, Mapping]()
+        mappings = cls(rng)
         for config in configured:
-            mapping = compile_mapping(config, rng)
-            compiled[mapping.src] = mapping
+            mappings._configured[config.source] = compile_shares(config, rng.getrandbits)
             yield MAPPING_COST * len(config.destinations)
-        mappings._configured = list(compiled.values())
-        mappings._served = before._served if before is not None else []
+        mappings._served = before._served if before is not None else {}
         yield from mappings._arranging()
         return mappings
 
@@ -261,16 +188,15 @@ class Mappings:
             finish(self._arranging())
 
     def _arranging(self) -> Steps[None]:
-        sources = {mapping.src for mapping in self._configured}
-        self._mappings = [*self._configured, *(known for known in self._served if known.src not in sources)]
+        self._mappings = [*(self._configured | self._served | self._configured).values()]  # the configured ones first
         self._index = None
         if len(self._mappings) > FEW_MAPPINGS:
             self._index = SubjectIndex()
-            for place, mapping in enumerate(self._mappings):
-                self._index.add(source_pattern(mapping.src), place)
+            for place, shares in enumerate(self._mappings):
+                self._index.add(source_pattern(shares[0][1].src), place)
                 yield 1
 
-    def _candidates(self, subject: bytes) -> Sequence[Mapping]:
+    def _candidates(self, subject: bytes) -> Sequence[Shares]:
         """Return the mappings that may apply to a message on `subject`, in order."""
         if self._index is None:
             return self._mappings
@@ -278,17 +204,23 @@ class Mappings:
 
     def sources(self) -> list[bytes]:
         """Return the patterns of mapped subjects."""
-        return [mapping.src.encode() for mapping in self._mappings]
+        return [shares[0][1].src.encode() for shares in self._mappings]
 
     def apply(self, subject: bytes) -> bytes:
-        """Return the destination of a message on `subject`."""
+        """Return the destination of a message on `subject`, b"" to drop it: its share has no weight."""
         if self._drawn and (drawn := self._drawn.pop(subject, None)) is not None:
             return drawn
-        for mapping in self._candidates(subject):
+        for shares in self._candidates(subject):
+            limit, mapping = shares[0]
             mapped = mapping.apply(subject)
             if mapped is not None:
-                return mapped
+                return mapped if limit == 100 else self._draw(shares, subject)
         return subject
+
+    def _draw(self, shares: Shares, subject: bytes) -> bytes:
+        number = self._rng.random() * 100
+        drawn = next((mapping for limit, mapping in shares if number < limit), None)
+        return (drawn.apply(subject) or b"") if drawn is not None else b""
 
     def put_back(self, subject: bytes, destination: bytes) -> None:
         """Have the next message on `subject` go to `destination`: it may be a random one, and the message waits."""
@@ -298,8 +230,9 @@ class Mappings:
 
     def moves(self, subject: bytes) -> bool:
         """Return whether a message on `subject` goes anywhere else, or may."""
-        for mapping in self._candidates(subject):
+        for shares in self._candidates(subject):
+            limit, mapping = shares[0]
             mapped = mapping.apply(subject)
             if mapped is not None:
-                return mapped != subject or isinstance(mapping, WeightedDestination)
+                return mapped != subject or limit < 100
         return False

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from natsctl.api.subject_transform import SubjectMapping
 from natsctl.broker.imports.account_imports import ImportHop
-from natsctl.broker.imports.mappings import PatternMapping
 from natsctl.broker.imports.service_latency import (
     BAD_REQUEST,
     INTEREST_LOST,
@@ -67,7 +67,9 @@ class ServiceProxy(RoutedSubscription):
         self._exporter = exporter
         self._service = (link.account, link.export.subject)
         self._dest = link.subject.encode() if link.destination is None else b""
-        self._mapping = PatternMapping(link.local, link.destination) if link.destination else None
+        self._mapping: SubjectMapping | None = None
+        if link.destination:
+            self._mapping = SubjectMapping.compile(link.local, link.destination, literal=False)
 
     def _destination(self, subject: bytes) -> bytes:
         if self._mapping is not None:

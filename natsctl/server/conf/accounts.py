@@ -5,7 +5,6 @@ Mappings of the global account are at the top level of the file.
 
 from __future__ import annotations
 
-import random
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -30,7 +29,7 @@ from natsctl.broker.imports.account_config import (
     SubjectMap,
 )
 from natsctl.broker.imports.import_plan import ImportPlan
-from natsctl.broker.imports.mappings import compile_mapping
+from natsctl.broker.imports.mappings import compile_shares
 from natsctl.server.conf.authorization import permissions_of, users_of, with_permissions, with_users
 from natsctl.server.conf.jetstream import account_limits
 from natsctl.server.conf.syntax import ConfError, ConfItem
@@ -231,7 +230,7 @@ def _mapping(source: str, item: ConfItem) -> SubjectMap:
         # One node is in no cluster, so that mappings for a named one are checked and left out.
         mapping, what = SubjectMap(source, tuple(to for to, cluster in found if not cluster)), go_quote(source)
     try:
-        compile_mapping(mapping, random.Random())
+        compile_shares(mapping)
     except TransformError as bad:
         raise item.fault(f"Error adding mapping for {what} : {bad}") from None
     return mapping

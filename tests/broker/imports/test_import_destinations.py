@@ -10,8 +10,9 @@ from typing import Final
 
 import pytest
 
+from natsctl.api.subject_transform import SubjectMapping
 from natsctl.api.subjects import has_wildcard
-from natsctl.broker.imports.mappings import PatternMapping, pattern_of, swapped
+from natsctl.broker.imports.mappings import pattern_of, swapped
 from natsctl.server.process.process import main
 from natsctl.testing.process import ServerProcess, reference_binary
 from tests.support import tiers
@@ -38,7 +39,11 @@ def test_a_request_goes_where_nats_server_sends_it(
     source: str, local: str, request_on: str, goes_to: str | None
 ) -> None:
     back = swapped(source, local)
-    made = None if back is None else PatternMapping(pattern_of(local), back).apply(request_on.encode())
+    made = (
+        None
+        if back is None
+        else SubjectMapping.compile(pattern_of(local), back, literal=False).apply(request_on.encode())
+    )
     assert made == (None if goes_to is None else goes_to.encode())
 
 

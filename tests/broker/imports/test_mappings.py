@@ -9,12 +9,12 @@ import pytest
 from natsctl.api.subject_index import finish
 from natsctl.api.subject_transform import SubjectMapping, TransformError
 from natsctl.broker.imports.account_config import Destination, SubjectMap
-from natsctl.broker.imports.mappings import Mappings, PatternMapping, compile_mapping
+from natsctl.broker.imports.mappings import Mappings
 from tests.support.machine import Machine
 
 
 def mapped(*pairs: tuple[str, str]) -> Mappings:
-    mappings = Mappings()
+    mappings = Mappings(random.Random(1))
     for src, dest in pairs:
         mappings.add(SubjectMapping.compile(src, dest))
     return mappings
@@ -34,7 +34,7 @@ def test_a_source_is_mapped_once() -> None:
 
 
 def test_a_space_takes_what_follows_as_it_is() -> None:
-    space = PatternMapping("$JS.D.API.CONSUMER.>", "$JS.API.CONSUMER.>")
+    space = SubjectMapping.compile("$JS.D.API.CONSUMER.>", "$JS.API.CONSUMER.>", literal=False)
     assert space.apply(b"$JS.D.API.CONSUMER.CREATE.S.C.s.>") == b"$JS.API.CONSUMER.CREATE.S.C.s.>"
     assert space.apply(b"$JS.D.API.CONSUMER") is None
     assert space.apply(b"$JS.D.API.CONSUMER.") is None
@@ -55,12 +55,15 @@ def test_mappings_are_of_what_clients_publish_alone() -> None:
     assert [m.payload for m in other.take(ins)] == [b"4"]
 
 
+def configured(mapping: SubjectMap) -> Mappings:
+    return finish(Mappings.compile([mapping], random.Random(1), None))
+
+
 def shares(*destinations: tuple[str, int], src: str = "a.*", count: int = 2000) -> dict[bytes, float]:
-    mapping = compile_mapping(SubjectMap(src, tuple(Destination(*to) for to in destinations)), random.Random(1))
+    mappings = configured(SubjectMap(src, tuple(Destination(*to) for to in destinations)))
     went: dict[bytes, int] = {}
     for _ in range(count):
-        to = mapping.apply(b"a.x")
-        assert to is not None
+        to = mappings.apply(b"a.x")
         went[to] = went.get(to, 0) + 1
     return {to: round(number / count, 1) for to, number in went.items()}
 
@@ -71,6 +74,7 @@ def test_weights_share_out_what_is_published() -> None:
 
 def test_what_weights_leave_stays_on_the_source() -> None:
     assert shares(("b", 30)) == {b"b": 0.3, b"a.x": 0.7}
+    assert shares(("a.$1", 30)) == {b"a.x": 1.0}
     assert shares() == {b"a.x": 1.0}
 
 
@@ -94,14 +98,16 @@ def test_weights_that_can_not_be_are_refused(destinations: list[tuple[str, int]]
 
 
 def test_tokens_that_look_like_wildcards_are_text() -> None:
-    mapping = compile_mapping(SubjectMap("J.*.API.>", (Destination("API.$1.>"),)), random.Random(1))
-    assert mapping.apply(b"J.x.API.CREATE.S.s.>") == b"API.x.CREATE.S.s.>"
-    assert mapping.apply(b"J.x.API") is None
+    mappings = configured(SubjectMap("J.*.API.>", (Destination("API.$1.>"),)))
+    assert mappings.apply(b"J.x.API.CREATE.S.s.>") == b"API.x.CREATE.S.s.>"
+    assert mappings.apply(b"J.x.API") == b"J.x.API"
+    mappings = configured(SubjectMap("a.*", (Destination("b.{{left(1,1)}}"),)))
+    assert mappings.apply(b"a.*") == b"b.*"
 
 
 def test_configured_mappings_come_before_the_servers_and_go_alone() -> None:
     account = Machine().broker.accounts["$G"]
-    account.map_subject(PatternMapping("$JS.D.API.>", "$JS.API.>"))
+    account.map_subject(SubjectMapping.compile("$JS.D.API.>", "$JS.API.>", literal=False))
     account.use_mappings(
         finish(
             account.prepare_mappings(
