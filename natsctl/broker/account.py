@@ -4,7 +4,7 @@ Theory of operation. `publish` looks the subject up once; the route (routes.py) 
 handlers. The part of the message that all clients share is built once, each client's copy is the cached head and that,
 and goes into the session's output list at once. Handlers run last, inside the call; they may publish, subscribe and
 unsubscribe, because a route is a tuple that changes never alter. `Traffic` counts what the connections of an account
-have moved, and `Watches` calls back when interest in a subject may have changed.
+have moved, and a `Watch` calls back when interest in a subject may have changed.
 """
 
 from __future__ import annotations
@@ -92,27 +92,6 @@ class Watch:
         self._watches.remove(self.subject, self)
 
 
-class Watches:
-    """The questions about one account."""
-
-    __slots__ = ("index",)
-
-    def __init__(self) -> None:
-        self.index: SubjectIndex[Watch] = SubjectIndex()
-        """The watches by their subjects; empty: `changed` has nothing to call."""
-
-    def add(self, subject: bytes, callback: Callable[[], None]) -> Watch:
-        """Call `callback` after each subscription that takes `subject` came or went."""
-        watch = Watch(self.index, subject, callback)
-        self.index.add(subject, watch)
-        return watch
-
-    def changed(self, pattern: bytes) -> None:
-        """Call the watches of subjects that `pattern` matches: a subscription to it was added or has ended."""
-        for watch in self.index.overlapping(pattern):
-            watch.callback()
-
-
 class Account:
     __slots__ = (
         "_exact",
@@ -144,7 +123,7 @@ class Account:
         self._rng = broker.rng
         self._exact = self.routes.exact
         self.postponed = PostponedMessages(self)
-        self._watches = Watches()
+        self._watches: SubjectIndex[Watch] = SubjectIndex()
         self.listeners: list[LocalInterest] = []
         self.sources: list[InterestSource] = []
         self.mappings: Mappings | None = None
@@ -214,8 +193,7 @@ class Account:
         if guard is not None:
             guard.handler = not_mine
         if self.routes.remove(guard or sub):
-            if self._watches.index.count:
-                self._watches.changed(sub.subject)
+            self._call_watches(sub.subject)
             for listener in self.listeners:
                 listener.unsubscribed(sub)
             if sub.import_proxies or self.imports.awaited:
@@ -256,8 +234,7 @@ class Account:
     def place(self, sub: Subscription) -> None:
         """Add a subscription without the account's imports."""
         self.routes.insert(sub.guard or sub)
-        if self._watches.index.count:
-            self._watches.changed(sub.subject)
+        self._call_watches(sub.subject)
         for listener in self.listeners:
             listener.subscribed(sub)
 
@@ -488,7 +465,15 @@ class Account:
 
     def watch_interest(self, subject: bytes, callback: Callable[[], None]) -> Watch:
         """Call `callback` after each subscription that takes `subject` came or went; it asks `has_interest`."""
-        return self._watches.add(subject, callback)
+        watch = Watch(self._watches, subject, callback)
+        self._watches.add(subject, watch)
+        return watch
+
+    def _call_watches(self, pattern: bytes) -> None:
+        """Call the watches of subjects that `pattern` matches: a subscription to it was added or has ended."""
+        if self._watches.count:
+            for watch in self._watches.overlapping(pattern):
+                watch.callback()
 
     def _deliver(
         self,

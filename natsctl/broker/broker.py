@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, overload
+from typing import TYPE_CHECKING, Any, Final
 
 from natsctl.api.subject_index import Steps, finish
 from natsctl.api.times import Clock
-from natsctl.broker.account import Account
+from natsctl.broker.account import Account, Traffic
 from natsctl.broker.auth.credentials import Delegation, Grant, LoginRefusal
 from natsctl.broker.auth.login import ACCOUNT_FULL
 from natsctl.broker.broker_options import BrokerOptions, Rng
@@ -62,27 +62,24 @@ MAX_SUBS: Final = 20_000
 """Subscriptions of all of them together that are remembered, about 200 bytes each."""
 
 
-class ClosedSessions(Sequence["Session"]):
+class ClosedSessions(deque["Session"]):
     """The newest sessions that have ended, the oldest first."""
-
-    __slots__ = ("_most", "_sessions", "_subs", "_with_subs")
 
     def __init__(self, most: int) -> None:
         """Keep up to `most`."""
+        super().__init__()
         self._most = most
-        self._sessions: deque[Session] = deque()
         self._with_subs: deque[Session] = deque()
         self._subs = 0
 
     def add(self, session: Session) -> None:
         """Keep one more, and drop the oldest above the limit."""
-        self._sessions.append(session)
+        self.append(session)
         if session.left_subs:
             self._with_subs.append(session)
             self._subs += len(session.left_subs)
-        while len(self._sessions) > self._most:
-            gone = self._sessions.popleft()
-            if gone.left_subs:
+        while len(self) > self._most:
+            if self.popleft().left_subs:
                 self._forget_subs()  # both are in the order of their ends, so that its subscriptions are the oldest
         while self._subs > MAX_SUBS:
             self._forget_subs()
@@ -91,21 +88,6 @@ class ClosedSessions(Sequence["Session"]):
         oldest = self._with_subs.popleft()
         self._subs -= len(oldest.left_subs)
         oldest.left_subs = ()
-
-    def __len__(self) -> int:
-        return len(self._sessions)
-
-    def __iter__(self) -> Iterator[Session]:
-        return iter(self._sessions)
-
-    @overload
-    def __getitem__(self, index: int) -> Session: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Session]: ...
-
-    def __getitem__(self, index: int | slice) -> Session | Sequence[Session]:
-        return list(self._sessions)[index] if isinstance(index, slice) else self._sessions[index]
 
 
 class Broker:
@@ -127,10 +109,7 @@ class Broker:
         "closed",
         "dirty",
         "event_listener",
-        "gone_in_bytes",
-        "gone_in_msgs",
-        "gone_out_bytes",
-        "gone_out_msgs",
+        "gone",
         "hops",
         "hurry",
         "import_problems",
@@ -180,7 +159,8 @@ class Broker:
         self.storing: dict[str, Any] | None = None
         self.stale_connections = 0
         self.total_connections = 0
-        self.gone_in_msgs = self.gone_in_bytes = self.gone_out_msgs = self.gone_out_bytes = 0
+        self.gone = Traffic()
+        """Traffic of clients that have disconnected."""
         self._set_callbacks()
         self.unfinished: deque[Session] = deque()
         """Sessions with deferred input (deferred_work.py), in the order of their turns."""
@@ -405,10 +385,7 @@ class Broker:
 
     def ended(self, session: Session) -> None:
         """Count and remember a session that has ended, and report it."""
-        self.gone_in_msgs += session.in_msgs
-        self.gone_in_bytes += session.in_bytes
-        self.gone_out_msgs += session.out_msgs
-        self.gone_out_bytes += session.out_bytes
+        self.gone.add(session)
         session.account.gone.add(session)
         self.closed.add(session)
         self.event_listener.disconnected(session)
@@ -460,26 +437,6 @@ class Broker:
         if at_ns < self.look_ns:
             self.look_ns = at_ns
             self.hurry()
-
-    @property
-    def in_msgs(self) -> int:
-        """Messages from clients since the start."""
-        return self.gone_in_msgs + sum(session.in_msgs for session in self.sessions.values())
-
-    @property
-    def in_bytes(self) -> int:
-        """Bytes of header and payload from clients since the start."""
-        return self.gone_in_bytes + sum(session.in_bytes for session in self.sessions.values())
-
-    @property
-    def out_msgs(self) -> int:
-        """Messages to clients since the start."""
-        return self.gone_out_msgs + sum(session.out_msgs for session in self.sessions.values())
-
-    @property
-    def out_bytes(self) -> int:
-        """Bytes of header and payload to clients since the start."""
-        return self.gone_out_bytes + sum(session.out_bytes for session in self.sessions.values())
 
     @property
     def subscriptions(self) -> int:

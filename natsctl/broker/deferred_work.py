@@ -78,7 +78,7 @@ def defer(session: Session, rest: Iterator[Op]) -> bool:
     if not length_hint(rest):
         return False
     session.deferred = DeferredWork(rest)
-    session.wait_for_turn()
+    session.broker.unfinished.append(session)
     return True
 
 
@@ -121,9 +121,9 @@ def _receive(session: Session, inputs: deque[Iterator[bytes]]) -> None:
                 continue
             session.deferred = DeferredWork()
             if waits:
-                session.wait_for_login()
+                session.broker.pending_logins.append(session)
             else:
-                session.wait_for_turn()
+                session.broker.unfinished.append(session)
         session.deferred.inputs += inputs
         return
 
@@ -137,7 +137,7 @@ def wait_again(session: Session, later: DeferredWork) -> None:
         return
     session.deferred = later
     if session.login.pending is None:
-        session.wait_for_turn()
+        session.broker.unfinished.append(session)
 
 
 def resume_work(session: Session) -> None:

@@ -32,7 +32,6 @@ from natsctl.broker.deferred_work import (
 )
 from natsctl.broker.imports.account_config import GLOBAL_ACCOUNT, UNLIMITED
 from natsctl.broker.message_trace import publish_traced, report_refusal
-from natsctl.broker.publishing import one_by_one, publish_run
 from natsctl.broker.refusals import (
     FAULT_NOTICES,
     FAULT_REASONS,
@@ -64,14 +63,15 @@ from natsctl.wire.ops import (
     encode_info,
 )
 from natsctl.wire.parser import Parser
-from natsctl.wire.publish_run import RESERVED_FIRST, RESERVED_HEADS
+from natsctl.wire.publish_run import RESERVED_FIRST, RESERVED_HEADS, RUN_MIN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from natsctl.broker.auth.credentials import Delegation, TlsFacts
+    from natsctl.broker.auth.credentials import TlsFacts
     from natsctl.broker.broker import Broker
     from natsctl.broker.imports.mappings import Mappings
+    from natsctl.wire.publish_run import PublishRun
 
 
 DOLLAR: Final = ord("$")
@@ -142,6 +142,15 @@ def withdraw_subscription(session: Session, subject: bytes, queue: bytes, sid: b
     session.broker.log_info(f"Removed sub {quoted(subject)}{group} (sid {quoted(sid)}) for {claim} - not authorized")
 
 
+def _one_by_one(ops: list[Op]) -> list[Op]:
+    """Return the same operations, each message one of its own."""
+    if RUN not in [op[0] for op in ops]:
+        return ops
+    return [single for op in ops for single in (op[1].ops() if op[0] == RUN else (op,))]
+
+
+SHORT_RUNS: Final = 4
+"""Parts below `RUN_MIN` messages after which a run is not searched for more."""
 SPENT: Final = Parser()
 """The parser of every session that has ended: it is never fed."""
 RESERVED_REPLIES: Final = (b"_R_.", b"$JS.ACK.", b"_GR_.", b"$GR.")
@@ -261,39 +270,6 @@ class Session:
     def notice(self, text: str) -> None:
         """Report a line to the operator."""
         self.broker.notice(self, text)
-
-    def on_connected(self) -> None:
-        """Report that the client's CONNECT was accepted."""
-        self.broker.event_listener.connected(self)
-
-    def on_refused(self, refusal: LoginRefusal) -> None:
-        """Report that the client was refused."""
-        self.broker.event_listener.refused(self, refusal)
-
-    def wait_for_login(self) -> None:
-        """Ask the shell to work out the login."""
-        self.broker.pending_logins.append(self)
-
-    def ask_callout(self, delegation: Delegation) -> None:
-        """Ask the service that a login is delegated to."""
-        callouts = self.broker.callouts
-        if callouts is None:
-            self.login.decide(LoginRefusal("no callouts are made"))
-        else:
-            callouts.ask(self, delegation)
-
-    def forget_callout(self) -> None:
-        """Expect no response of a service any more."""
-        if self.broker.callouts is not None:
-            self.broker.callouts.forget(self)
-
-    def login_decided(self) -> None:
-        """Report that the answer to the login has come."""
-        self.broker.login_decided(self)
-
-    def wait_for_turn(self) -> None:
-        """Queue after the other sessions with deferred work."""
-        self.broker.unfinished.append(self)
 
     # --- output
 
@@ -449,9 +425,9 @@ class Session:
                 break
             if op[0] != PUB and (op[0] != HPUB or not self.headers):
                 if op[0] == RUN:
-                    left = op[1].ops() if careful or self.verbose else publish_run(self, op[1])
+                    left = op[1].ops() if careful or self.verbose else self._publish_run(op[1])
                     if left:
-                        rest = iter(left + one_by_one(list(rest)))
+                        rest = iter(left + _one_by_one(list(rest)))
                     elif clock.monotonic_ns() > until and defer(self, rest):
                         break
                     continue
@@ -497,6 +473,30 @@ class Session:
         if parser.fault is not None and self.deferred is None:
             self._fail(parser.fault)
 
+    def _publish_run(self, run: PublishRun) -> list[Op]:
+        """Publish a run part by part, each on one route, to recipients of runs; return the messages of other routes."""
+        account, short, start, count = self.account, 0, 0, len(run)
+        if run.has_headers and any(map(account.config.asks_for_trace, run.headers())):
+            return run.ops()
+        while start < count and short < SHORT_RUNS:
+            subject = run.subject(start)
+            publish_part = account.run_recipient(subject, self, run.has_headers)
+            if publish_part is None:
+                break
+            end = run.same_subject(start) if subject[0] != DOLLAR else count  # acks of one consumer take one route
+            if end - start < min(RUN_MIN, count - start):
+                short += 1
+                size, longer = account.shared_size(subject)
+                more = run.same_route(start, size, longer) if size else 0
+                if more > end:
+                    subject, end = b"", more
+            part = run if end - start == count else run.part(start, end)
+            self.in_msgs += len(part)
+            self.in_bytes += part.bytes
+            publish_part(subject, part)
+            start = end
+        return run.ops()[start:] if start < count else []
+
     def _publish_state(self) -> tuple[Callable[..., int], Mappings | None, bool, bool]:
         """Return how to publish, the mappings, whether to check each message, and whether its walk may be long."""
         account = self.account
@@ -528,7 +528,7 @@ class Session:
         for _ in self.incomplete or ():
             if self.broker.clock.monotonic_ns() > until_ns:
                 self.deferred = DeferredWork(rest)
-                self.wait_for_turn()
+                self.broker.unfinished.append(self)
                 return False
         self.incomplete = None
         if self.verbose:

@@ -333,7 +333,7 @@ class Shell:
                     if connection.session.deferred is None:
                         connection.resume()
                     else:
-                        connection.session.wait_for_turn()
+                        self.broker.unfinished.append(connection.session)
                         self.wake()
 
     def _watch_load(self, committer: Committer, engine: Engine) -> None:

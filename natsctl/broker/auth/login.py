@@ -146,7 +146,7 @@ class Login:
         before = len(self._held)
         self._held += chunk
         if before < MUCH_HELD_BYTES <= len(self._held):
-            self._session.wait_for_login()
+            self._session.broker.pending_logins.append(self._session)
         if len(self._held) > MAX_HELD_BYTES:
             self.refuse(LoginRefusal("too much was sent before the answer to CONNECT"))
 
@@ -160,7 +160,7 @@ class Login:
         if isinstance(answer, Pending):
             if session.close_reason is None:
                 self._await(answer)
-                session.login_decided()
+                session.broker.login_decided(session)
             return
         if (
             self._asked is not self.authenticator
@@ -170,7 +170,7 @@ class Login:
             again = self._authenticate()  # the answer is of users that a reload has replaced
             if isinstance(again, Pending):
                 self._await(again)
-                session.login_decided()
+                session.broker.login_decided(session)
                 return
             answer = again
         if isinstance(answer, Delegation) and session.close_reason is None:
@@ -188,7 +188,7 @@ class Login:
         chunk, self._held = bytes(self._held), bytearray()
         if session.close_reason is None:
             session.resume(iter(ops), chunk)
-        session.login_decided()
+        session.broker.login_decided(session)
 
     def _await(self, answer: Pending | Delegation) -> None:
         """Wait for an answer, unless the account is full that the client has to enter first."""
@@ -198,9 +198,12 @@ class Login:
             return
         self.pending, self._asked = answer, self.authenticator
         if isinstance(answer, Delegation):
-            session.ask_callout(answer)
+            if session.broker.callouts is None:
+                self.decide(LoginRefusal("no callouts are made"))
+            else:
+                session.broker.callouts.ask(session, answer)
         elif answer.decided is None:
-            session.wait_for_login()
+            session.broker.pending_logins.append(session)
         else:
             answer.decided.bring = partial(self._bring, answer)
 
@@ -223,8 +226,8 @@ class Login:
 
     def abandon(self) -> None:
         """Wait for no answer any more: the connection has ended."""
-        if isinstance(self.pending, Delegation):
-            self._session.forget_callout()
+        if isinstance(self.pending, Delegation) and self._session.broker.callouts is not None:
+            self._session.broker.callouts.forget(self._session)
         self.pending = None
         self._held, self._held_ops = bytearray(), []
 
@@ -297,7 +300,7 @@ class Login:
         if first:
             # The time from INFO to CONNECT is a first estimate of the round trip, until a PING measures it.
             session.rtt_ns = max(session.broker.clock.now_ns() - session.start_ns, 0)
-            session.on_connected()
+            session.broker.event_listener.connected(session)
         if session.verbose:
             session.write(OK_LINE)
 
@@ -311,7 +314,7 @@ class Login:
     def _admit_silent(self, grant: Grant) -> None:
         if self.admit(grant):
             self.connected = True
-            self._session.on_connected()
+            self._session.broker.event_listener.connected(self._session)
 
     def refuse(self, refusal: LoginRefusal) -> None:
         """Close the connection and say why, to the client and to the log."""
@@ -319,7 +322,7 @@ class Login:
         if session.close_reason is None:
             session.notice(" - ".join(filter(None, ("authentication error", self.claim))))
         session.close(refusal.reason, refusal.text)
-        session.on_refused(refusal)
+        session.broker.event_listener.refused(session, refusal)
 
     def admit(self, grant: Grant) -> bool:
         """Log the client in as `grant`; False if its account is full, or it may subscribe to nothing: both close it."""
@@ -357,7 +360,7 @@ class Login:
         answer = self._answer_now()
         if isinstance(answer, Pending) and answer.then is None and answer.decided is None:
             self.pending, self._asked, self._asked_again = answer, self.authenticator, then
-            self._session.wait_for_login()
+            self._session.broker.pending_logins.append(self._session)
         else:
             then(answer.now() if isinstance(answer, Pending) else answer)
 
@@ -379,7 +382,7 @@ class Login:
         if self.pending is None:
             self._release()
         else:
-            self._session.login_decided()
+            self._session.broker.login_decided(self._session)
 
 
 def _as_assigned(options: ConnectOptions, grant: Grant) -> ConnectOptions:

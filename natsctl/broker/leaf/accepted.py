@@ -204,7 +204,7 @@ class AcceptedLink(LeafLink):
         self._leafs.log.error(f"{self.label} - authentication error{shown}")
         self.close(refusal.reason, refusal.text)
         if refusal.account:
-            self.on_refused(refusal)
+            self.broker.event_listener.refused(self, refusal)
 
     def _is_welcome(self, connect: LeafConnect) -> bool:
         """Return whether an authenticated server may connect in its role."""
@@ -235,7 +235,7 @@ class AcceptedLink(LeafLink):
         self.headers = connect.headers
         self.traces = connect.protocol >= PROTOCOL
         self.version = connect.version
-        self.remote_server, self.remote_id = connect.name, connect.server_id
+        self.remote_server = connect.name
         self.remote_cluster, self.remote_domain = connect.cluster, connect.domain
         self.remote_account = connect.remote_account
         self.isolated = self.isolated or connect.isolate

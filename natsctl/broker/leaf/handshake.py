@@ -11,6 +11,7 @@ from typing import Final, Protocol, TypeAlias, TypeVar
 import msgspec
 
 from natsctl.api.codec import InvalidJSONError, fold, read_folded
+from natsctl.api.model import blank, zero
 from natsctl.api.units import SECOND
 from natsctl.broker.auth.credentials import Authenticator
 from natsctl.broker.auth.permissions import SubjectRules
@@ -30,20 +31,22 @@ class SubjectLists(msgspec.Struct, omit_defaults=True, kw_only=True):
 
 
 class LeafInfo(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """INFO on a leaf node connection."""
+    """INFO on a leaf node connection, from either side."""
 
-    server_id: str
-    server_name: str
-    version: str
-    proto: int
-    go: str
-    host: str
-    port: int
-    headers: bool
+    server_id: str = msgspec.field(default_factory=blank)
+    server_name: str = msgspec.field(default_factory=blank)
+    version: str = msgspec.field(default_factory=blank)
+    proto: int = msgspec.field(default_factory=zero)
+    go: str = msgspec.field(default_factory=blank)
+    host: str = msgspec.field(default_factory=blank)
+    port: int = msgspec.field(default_factory=zero)
+    headers: bool = False
     auth_required: bool = False
     tls_required: bool = False
     tls_verify: bool = False
-    max_payload: int
+    tls_available: bool = False
+    """Of the other side: this one requires TLS, or has none."""
+    max_payload: int = msgspec.field(default_factory=zero)
     jetstream: bool = False
     ip: str = ""
     client_id: int = 0
@@ -56,30 +59,6 @@ class LeafInfo(msgspec.Struct, omit_defaults=True, kw_only=True):
     remote_account: str = ""
     acc_is_sys: bool = False
     api_lvl: int = 0
-    import_: SubjectLists | None = msgspec.field(default=None, name="import")
-    export: SubjectLists | None = None
-    info_on_connect: bool = False
-    leafnode_urls: list[str] | None = None
-
-
-class LeafPeerInfo(msgspec.Struct, kw_only=True):
-    """Fields of the other side's INFO that are read."""
-
-    server_id: str = ""
-    server_name: str = ""
-    version: str = ""
-    proto: int = 0
-    headers: bool = False
-    tls_required: bool = False
-    tls_available: bool = False
-    client_id: int = 0
-    nonce: str = ""
-    cluster: str = ""
-    domain: str = ""
-    ws_connect_urls: list[str] | None = None
-    compression: str = ""
-    connect_info: bool = False
-    remote_account: str = ""
     import_: SubjectLists | None = msgspec.field(default=None, name="import")
     export: SubjectLists | None = None
     info_on_connect: bool = False

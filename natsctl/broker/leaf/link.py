@@ -185,7 +185,6 @@ class LeafLink(Session):
         "remote_account",
         "remote_cluster",
         "remote_domain",
-        "remote_id",
         "remote_interest",
         "remote_server",
         "rules",
@@ -211,7 +210,7 @@ class LeafLink(Session):
         self.solicited = False
         self.traces = False
         """Whether the other side traces messages."""
-        self.remote_server = self.remote_id = self.remote_cluster = self.remote_domain = self.remote_account = ""
+        self.remote_server = self.remote_cluster = self.remote_domain = self.remote_account = ""
         self.compression = "off"
         """The compression that monitoring shows: links are never compressed."""
         self.reconnect_delay_ns = 0

@@ -17,7 +17,7 @@ from natsctl.broker.leaf.accepted import RESERVED_CLUSTER, keep_domains_apart
 from natsctl.broker.leaf.handshake import (
     PROTOCOL,
     LeafConnect,
-    LeafPeerInfo,
+    LeafInfo,
     RemoteCredentialsError,
     RemoteOptions,
     SubjectLists,
@@ -79,7 +79,7 @@ class SolicitedLink(LeafLink):
         self.close(CloseReason.STALE_CONNECTION, "Stale Leaf Node Connection - Closing")
 
     def _take_info(self, body: bytes) -> None:
-        info = parse_body(body, LeafPeerInfo)
+        info = parse_body(body, LeafInfo)
         if info is None:
             self.close(CloseReason.PROTOCOL_VIOLATION)
             return
@@ -90,7 +90,7 @@ class SolicitedLink(LeafLink):
         else:
             self._later_info(info)
 
-    def _first_info(self, info: LeafPeerInfo) -> None:
+    def _first_info(self, info: LeafInfo) -> None:
         if not info.client_id or not (info.leafnode_urls or info.info_on_connect):
             self._leafs.log.error(f"{self.label} - attempted to connect to wrong port")
             self.close(CloseReason.WRONG_PORT)
@@ -103,7 +103,7 @@ class SolicitedLink(LeafLink):
         self.headers = info.headers
         self.traces = info.proto >= PROTOCOL
         self.version = info.version
-        self.remote_server, self.remote_id = info.server_name or info.server_id, info.server_id
+        self.remote_server = info.server_name or info.server_id
         self.remote_domain, self.remote_cluster = info.domain, info.cluster
         self.name = self.remote_server
         self.login.nonce = info.nonce.encode()
@@ -130,9 +130,9 @@ class SolicitedLink(LeafLink):
         self.wants_tls = False
         self._secured = True
         self._reader = LeafParser(leaf_limits(self.broker.options.limits))  # drops data received in clear text
-        self._connect(LeafPeerInfo(info_on_connect=True))
+        self._connect(LeafInfo(info_on_connect=True))
 
-    def _connect(self, info: LeafPeerInfo) -> None:
+    def _connect(self, info: LeafInfo) -> None:
         """Send CONNECT with this side's name and credentials."""
         leafs, remote = self._leafs, self._remote
         try:
@@ -165,10 +165,10 @@ class SolicitedLink(LeafLink):
         if not info.info_on_connect:
             self._finish()
 
-    def _later_info(self, info: LeafPeerInfo) -> None:
+    def _later_info(self, info: LeafInfo) -> None:
         self.incomplete = self._following(info)
 
-    def _following(self, info: LeafPeerInfo) -> Steps[None]:
+    def _following(self, info: LeafInfo) -> Steps[None]:
         if info.import_ is not None or info.export is not None:
             yield from self._hold_to(info)
             if self.close_reason is not None:
@@ -177,7 +177,7 @@ class SolicitedLink(LeafLink):
         if info.connect_info and not self._registered:
             self._finish()
 
-    def _hold_to(self, info: LeafPeerInfo) -> Steps[None]:
+    def _hold_to(self, info: LeafInfo) -> Steps[None]:
         """Apply the other side's permissions in addition to those of this side."""
         rules, remote = self.rules, self._remote
         for direction, lists, mine in (

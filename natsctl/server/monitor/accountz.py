@@ -192,15 +192,8 @@ def accstatz(server: ServerInstance, options: AccstatzOptions) -> Making[dict[st
 
 
 def account_stat(server: ServerInstance, account: Account) -> dict[str, Any]:
-    leafs = Traffic()
-    count = 0
-    for peer in server.broker.leafs.values():
-        if peer.account is account:
-            count += 1
-            leafs.in_msgs += peer.in_msgs
-            leafs.in_bytes += peer.in_bytes
-            leafs.out_msgs += peer.out_msgs
-            leafs.out_bytes += peer.out_bytes
+    peers = [peer for peer in server.broker.leafs.values() if peer.account is account]
+    leafs, count = Traffic().plus(peers), len(peers)
     clients, conns = account.gone.plus(account.sessions), len(account.sessions)
     sent = (clients.out_msgs + leafs.out_msgs, clients.out_bytes + leafs.out_bytes)
     received = (clients.in_msgs + leafs.in_msgs, clients.in_bytes + leafs.in_bytes)

@@ -366,22 +366,22 @@ def _process() -> dict[str, Any]:
 def traffic(broker: Broker) -> dict[str, int]:
     """Return the counters of connections, messages and subscriptions; messages include leaf nodes'."""
     leafs = broker.leafs.values()
-    clients = {name: getattr(broker, name) for name in ("in_msgs", "in_bytes", "out_msgs", "out_bytes")}
-    both = {name: count + sum(getattr(peer, name) for peer in leafs) for name, count in clients.items()}
+    clients = broker.gone.plus(broker.sessions.values())
+    both = clients.plus(leafs)
     return {
         "connections": len(broker.sessions),
         "total_connections": broker.total_connections,
         "routes": 0,
         "remotes": 0,
         "leafnodes": len(broker.leafs),
-        "in_msgs": both["in_msgs"],
-        "in_bytes": both["in_bytes"],
-        "in_client_msgs": clients["in_msgs"],
-        "in_client_bytes": clients["in_bytes"],
-        "out_msgs": both["out_msgs"],
-        "out_bytes": both["out_bytes"],
-        "out_client_msgs": clients["out_msgs"],
-        "out_client_bytes": clients["out_bytes"],
+        "in_msgs": both.in_msgs,
+        "in_bytes": both.in_bytes,
+        "in_client_msgs": clients.in_msgs,
+        "in_client_bytes": clients.in_bytes,
+        "out_msgs": both.out_msgs,
+        "out_bytes": both.out_bytes,
+        "out_client_msgs": clients.out_msgs,
+        "out_client_bytes": clients.out_bytes,
         "slow_consumers": broker.slow_consumers,
         "stale_connections": broker.stale_connections,
         "stalled_clients": 0,

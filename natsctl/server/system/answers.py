@@ -235,8 +235,9 @@ def statsz(server: ServerInstance) -> dict[str, Any]:
 
 def _traffic(server: ServerInstance) -> dict[str, Any]:
     broker = server.broker
-    sent = {"msgs": broker.out_msgs, "bytes": broker.out_bytes}
-    received = {"msgs": broker.in_msgs, "bytes": broker.in_bytes}
+    moved = broker.gone.plus(broker.sessions.values())
+    sent = {"msgs": moved.out_msgs, "bytes": moved.out_bytes}
+    received = {"msgs": moved.in_msgs, "bytes": moved.in_bytes}
     traffic: dict[str, Any] = {
         "connections": len(broker.sessions),
         "total_connections": broker.total_connections,
