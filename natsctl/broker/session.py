@@ -142,7 +142,7 @@ def withdraw_subscription(session: Session, subject: bytes, queue: bytes, sid: b
     session.broker.log_info(f"Removed sub {quoted(subject)}{group} (sid {quoted(sid)}) for {claim} - not authorized")
 
 
-def _one_by_one(ops: list[Op]) -> list[Op]:
+def one_by_one(ops: list[Op]) -> list[Op]:
     """Return the same operations, each message one of its own."""
     if RUN not in [op[0] for op in ops]:
         return ops
@@ -427,7 +427,7 @@ class Session:
                 if op[0] == RUN:
                     left = op[1].ops() if careful or self.verbose else self._publish_run(op[1])
                     if left:
-                        rest = iter(left + _one_by_one(list(rest)))
+                        rest = iter(left + one_by_one(list(rest)))
                     elif clock.monotonic_ns() > until and defer(self, rest):
                         break
                     continue

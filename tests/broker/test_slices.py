@@ -41,9 +41,8 @@ from natsctl.broker.leaf.handshake import LeafOptions
 from natsctl.broker.leaf.leaf_nodes import LeafLinks
 from natsctl.broker.leaf.link import LeafLink
 from natsctl.broker.postponed import AT_ONCE_COST, STEP_COST
-from natsctl.broker.publishing import one_by_one
 from natsctl.broker.refusals import CloseReason
-from natsctl.broker.session import Session, place
+from natsctl.broker.session import Session, one_by_one, place
 from natsctl.wire.ops import Op
 from tests.support.leaf_servers import Lines
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from natsctl.broker.publishing import one_by_one
+from natsctl.broker.session import one_by_one
 from natsctl.native import lib
 from natsctl.store.message import StoredMessage
 from natsctl.wire import parser as parser_module

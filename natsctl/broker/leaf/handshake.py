@@ -45,7 +45,7 @@ class LeafInfo(msgspec.Struct, omit_defaults=True, kw_only=True):
     tls_required: bool = False
     tls_verify: bool = False
     tls_available: bool = False
-    """Of the other side: this one requires TLS, or has none."""
+    """Only the other side may offer TLS without requiring it."""
     max_payload: int = msgspec.field(default_factory=zero)
     jetstream: bool = False
     ip: str = ""
