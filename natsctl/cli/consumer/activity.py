@@ -26,6 +26,7 @@ from natsctl.client.leaders import leader_of
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from natsctl.cli.render.tables import Drawn
     from natsctl.client.manager import Manager
     from natsctl.client.stream_state import LiveProgress
 
@@ -84,7 +85,7 @@ def report(
     shown = selected_columns(table, columns, wide)
     sorted_rows((), table, sort, reverse, "consumer")
 
-    def view() -> RenderableType:
+    def view() -> Drawn:
         return _view(session, where, shown, leaders, lambda rows: sorted_rows(rows, table, sort, reverse, "consumer"))
 
     def document() -> dict[str, Any]:
@@ -99,22 +100,19 @@ def report(
         output.show_table(view())
 
 
-def _view(session: Session, stream: str, shown: Any, leaders: bool, order: Any) -> RenderableType:
-    from rich.console import Group
-
+def _view(session: Session, stream: str, shown: Any, leaders: bool, order: Any) -> Drawn:
     from natsctl.cli.render.consumers import render_leaders, render_report
+    from natsctl.cli.render.tables import Stack
 
     found = _load(session, stream)
     if found.missing:
         output.note(f"warning: inaccessible consumers: {', '.join(map(safe, found.missing))}")
     if not found.infos and not found.missing:
-        from rich.text import Text
-
-        return Text("No Consumers defined")
-    pages: list[RenderableType] = [render_report(found, shown, order, time.time_ns())]
+        return Stack("No Consumers defined")
+    pages: list[Drawn | str] = [render_report(found, shown, order, time.time_ns())]
     if leaders:
         pages += ["", render_leaders(_led(found))]
-    return Group(*pages)
+    return Stack(*pages)
 
 
 def _load(session: Session, stream: str) -> LiveProgress:

@@ -20,7 +20,6 @@ from typing import IO, TYPE_CHECKING, Any
 from natsctl.cli.framework.globals import COLOURS
 
 if TYPE_CHECKING:
-    from rich.box import Box
     from rich.console import Console, RenderableType
 
     from natsctl.api.errors import ExitCode
@@ -228,7 +227,13 @@ def show_page(page: Page) -> None:
 
 
 def show_table(table: RenderableType) -> None:
-    console().print(table)
+    from natsctl.cli.render.tables import Drawn
+
+    if not isinstance(table, Drawn) or sys.platform == "win32":  # rich knows consoles without control sequences
+        console().print(table)
+        return
+    box = "" if sys.stdout.encoding.lower().startswith("utf") else "ascii"
+    sys.stdout.write(table.text(width() or PIPE_WIDTH, colour=has_color(sys.stdout), box=box))
 
 
 def console(*, live: bool = False) -> Console:
@@ -286,12 +291,11 @@ def _set_zone(zone: str | None) -> None:
         time.tzset()
 
 
-def table_style() -> tuple[Box, str]:
-    """Return the box of tables and the colour of its lines, "" for the terminal's own."""
-    from rich.box import DOUBLE, ROUNDED
-
+def table_style() -> tuple[str, str]:
+    """Return the name of the box of tables and the colour of its lines, "" for the terminal's own."""
     scheme = os.environ.get(COLOUR, "")
-    return DOUBLE if scheme == "double" else ROUNDED, scheme if scheme in COLOURS and scheme not in _BOXES else ""
+    is_colour = scheme in COLOURS and scheme not in _BOXES
+    return scheme if scheme in _BOXES else _BOXES[0], scheme if is_colour else ""
 
 
 def emit_name_pages(

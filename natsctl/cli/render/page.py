@@ -6,7 +6,6 @@ a terminal of any width (values wrapped and indented).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
 from natsctl.cli.render.text import folded
@@ -20,17 +19,19 @@ NARROWEST_VALUE = 16
 _BOLD, _OFF = "\x1b[1m", "\x1b[0m"
 
 
-@dataclass(slots=True)
 class Section:
     """A title ("" for the rows under the heading), lines of text below it, and its rows.
 
     A section that is not `shown` is in `Page.fields` only.
     """
 
-    title: str
-    rows: list[tuple[str, str]] = field(default_factory=list)
-    lines: list[str] = field(default_factory=list)
-    shown: bool = True
+    __slots__ = ("lines", "rows", "shown", "title")
+
+    def __init__(self, title: str, *, shown: bool = True) -> None:
+        self.title = title
+        self.rows: list[tuple[str, str]] = []
+        self.lines: list[str] = []
+        self.shown = shown
 
     def line(self, text: str) -> None:
         """Add a line of text without a label; all lines come before the rows."""
@@ -49,12 +50,14 @@ class Section:
             self.rows.append((label if index == 0 else "", value))
 
 
-@dataclass(slots=True)
 class Page:
     """A whole page; values must be escaped (`text.safe`) before they are added."""
 
-    heading: str
-    sections: list[Section] = field(default_factory=list)
+    __slots__ = ("heading", "sections")
+
+    def __init__(self, heading: str) -> None:
+        self.heading = heading
+        self.sections: list[Section] = []
 
     def section(self, title: str = "", *, shown: bool = True) -> Section:
         """Add and return an empty section; one that stays empty is not shown."""

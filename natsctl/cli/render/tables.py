@@ -6,8 +6,8 @@ row, the offset of its times if all have the same, its least important columns, 
 are listed below it. If that does not suffice, each row becomes a paragraph with a line for each column. `--columns`,
 `--wide`, `--sort` and `--reverse` choose and order columns by their titles.
 
-Rows are drawn here, as rich's own table takes 8 s for 10,000 streams. rich is imported by the functions that draw, so
-that commands can declare columns without it.
+Tables are drawn here, as rich's own take 8 s for 10,000 streams, and the import of its console costs more than the rest
+of a short command. Live views draw the same lines through rich.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from natsctl.api.errors import UsageError
 from natsctl.cli.framework.output import table_style
@@ -24,9 +24,6 @@ from natsctl.cli.render.text import folded, length, safe
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
-    from rich.segment import Segment
-    from rich.style import Style
-    from rich.text import Text
 
 BETWEEN: Final = 3
 """Terminal columns between two columns of a table: a blank, the rule and a blank."""
@@ -48,8 +45,76 @@ Sort = Annotated[str | None, Option("--sort", metavar="COLUMN", help="sort the r
 Reverse = Annotated[bool, Option("--reverse", "-R", help="reverse the order")]
 
 
-class Table:
-    """Rows under headings, a renderable of rich: drawn with whole words if they fit, else as paragraphs.
+Line: TypeAlias = Sequence[tuple[str, str]]
+"""A line of the screen: its parts, each with a style of `STYLES`, or "" for none."""
+STYLES: Final = {
+    "": "",
+    "bold": "\x1b[1m",
+    **{colour: f"\x1b[{31 + at}m" for at, colour in enumerate(("red", "green", "yellow", "blue", "magenta", "cyan"))},
+}
+"""Control sequence of each style."""
+
+
+class BoxStyle(NamedTuple):
+    """The characters of a table's frame; those of a rule are its left end, line, crossing and right end."""
+
+    top: str
+    edge: str
+    rule: str
+    bottom: str
+
+
+BOXES: Final = {
+    "rounded": BoxStyle("╭─┬╮", "│", "├─┼┤", "╰─┴╯"),
+    "double": BoxStyle("╔═╦╗", "║", "╠═╬╣", "╚═╩╝"),
+    "square": BoxStyle("┌─┬┐", "│", "├─┼┤", "└─┴┘"),
+    "ascii": BoxStyle("+--+", "|", "|-+|", "+--+"),
+}
+
+
+class Drawn:
+    """Lines for a terminal or a pipe; also a renderable of rich, for live views."""
+
+    def lines(self, width: int, box: str = "") -> Iterator[Line]:
+        """Yield the lines in at most so many columns, with a box of `BOXES` instead of the user's."""
+        raise NotImplementedError
+
+    def text(self, width: int, *, colour: bool, box: str = "") -> str:
+        """Return all lines, with their styles if `colour`."""
+        drawn = []
+        for line in self.lines(width, box):
+            for text, style in line:
+                drawn.append(f"{STYLES[style]}{text}\x1b[0m" if colour and style and text else text)
+            drawn.append("\n")
+        return "".join(drawn)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from rich.segment import Segment
+
+        box = "ascii" if options.ascii_only else "square" if options.legacy_windows else ""
+        for line in self.lines(options.max_width, box):
+            for text, style in line:
+                yield Segment(text, console.get_style(style or "none"))
+            yield Segment.line()
+
+
+class Stack(Drawn):
+    """Tables and texts below each other."""
+
+    def __init__(self, *parts: Drawn | str) -> None:
+        self._parts = parts
+
+    def lines(self, width: int, box: str = "") -> Iterator[Line]:
+        for part in self._parts:
+            yield from _folded_lines(part, width) if isinstance(part, str) else part.lines(width, box)
+
+
+def _folded_lines(text: str, width: int, style: str = "") -> Iterator[Line]:
+    return ([(line, style)] for line in folded(text, width))
+
+
+class Table(Drawn):
+    """Rows under headings, drawn with whole words if they fit, else as paragraphs.
 
     The columns named in `right` are aligned to the right. Those in `least` are left out first, in that order, if
     the table is too wide; `more` is the hint how to see them. Texts are escaped when they are added.
@@ -74,14 +139,16 @@ class Table:
     def add_section(self) -> None:
         self.dividers.add(len(self.rows))
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+    def lines(self, width: int, box: str = "") -> Iterator[Line]:
         cells = list(zip(*self.rows, strict=True)) or [()] * len(self.columns)
         parts = [DrawnColumn(title, cells[at], title in self.right) for at, title in enumerate(self.columns)]
-        found = fit(parts, self.least, options.max_width)
-        if found is None:
-            yield from self._paragraphs(parts, options.max_width)
+        layout = fit(parts, self.least, width)
+        if layout is None:
+            yield from self._paragraphs(parts, width)
         else:
-            yield from _draw(self, found, self._below(found), console, options)
+            yield from _draw(self, layout, width, box)
+            for text in self._below(layout):
+                yield from _folded_lines(text, width)
 
     def _below(self, found: Fit) -> list[str]:
         below = self.caption.splitlines()
@@ -91,21 +158,19 @@ class Table:
             below.append(f"hidden columns: {', '.join(found.left_out)}{f' ({self.more})' if self.more else ''}")
         return below
 
-    def _paragraphs(self, parts: Sequence[DrawnColumn], width: int) -> Iterator[Text]:
-        from rich.text import Text
-
+    def _paragraphs(self, parts: Sequence[DrawnColumn], width: int) -> Iterator[Line]:
         margin = max((len(part.title) for part in parts if any(part.cells)), default=0)
         beside = margin + 2 <= width // 2
         if self.title:
-            yield Text(self.title, style="bold", overflow="fold")
+            yield from _folded_lines(self.title, width, "bold")
         for row in self.rows:
-            yield Text("")
+            yield ()
             for title, value in zip(self.columns, row, strict=True):
                 if value:
                     yield from _labelled(title, value, margin if beside else 0, width)
         if self.caption:
-            yield Text("")
-            yield Text(self.caption, overflow="fold")
+            yield ()
+            yield from _folded_lines(self.caption, width)
 
 
 def render_table(
@@ -216,16 +281,14 @@ def render_sheet(
     wide: bool | None = None,
     none: str = "",
     summed: Sequence[T] = (),
-) -> Table | Text:
+) -> Drawn:
     """Return the table, or `none` without rows; the last row has `totals` by title, and the sums over `summed`.
 
     Without `words` or `wide` (None: there is no such flag) the columns marked wide are left out, last first, if
     they do not fit; without a `width` all fit.
     """
     if none and not rows:
-        from rich.text import Text
-
-        return Text(none)
+        return Stack(none)
     columns = selected_columns(table, words, True)
     sums = {column.title: column.total(sum(map(column.key, summed))) for column in columns if summed and column.total}
     totals = {**(totals or {}), **sums}
@@ -353,52 +416,31 @@ def _lines(part: DrawnColumn) -> Iterator[str]:
         yield from cell.splitlines()
 
 
-def _draw(
-    table: Table, found: Fit, below: Sequence[str], console: Console, options: ConsoleOptions
-) -> Iterator[Segment]:
-    from rich.segment import Segment
-
-    box, colour = table_style()
-    box = box.substitute(options)
-    rule = console.get_style(colour or "none")
-    widths = found.widths
-    padded = [width + 2 for width in widths]
-    right = [part.right for part in found.parts]
-    whole = sum(padded) + len(padded) + 1
-    yield from _titled(table.title, whole, options.max_width)
-    yield Segment(box.get_top(padded) + "\n", rule)
-    headings = [part.title for part in found.parts]
-    yield from _row(headings, widths, right, (box.head_left, box.head_vertical, box.head_right), rule)
-    yield Segment(box.get_row(padded, "head") + "\n", rule)
-    edges = (box.mid_left, box.mid_vertical, box.mid_right)
-    divider = Segment(box.get_row(padded, "row") + "\n", rule)
-    for number, cells in enumerate(zip(*(part.cells for part in found.parts), strict=True), 1):
-        yield from _row(cells, widths, right, edges, rule)
+def _draw(table: Table, layout: Fit, width: int, box_name: str) -> Iterator[Line]:
+    name, colour = table_style()
+    box = BOXES[box_name or name]
+    widths = layout.widths
+    right = [part.right for part in layout.parts]
+    whole = sum(widths) + BETWEEN * len(widths) + 1
+    for title in folded(table.title, width) if table.title else ():
+        yield [(" " * max(0, (whole - length(title)) // 2), ""), (title, "bold")]
+    yield [(_rule(box.top, widths), colour)]
+    yield from _row([part.title for part in layout.parts], widths, right, box.edge, colour)
+    divider = [(_rule(box.rule, widths), colour)]
+    yield divider
+    for number, cells in enumerate(zip(*(part.cells for part in layout.parts), strict=True), 1):
+        yield from _row(cells, widths, right, box.edge, colour)
         if number in table.dividers:
             yield divider
-    yield Segment(box.get_bottom(padded) + "\n", rule)
-    for text in below:
-        for line in folded(text, options.max_width):
-            yield Segment(f"{line}\n")
+    yield [(_rule(box.bottom, widths), colour)]
 
 
-def _titled(title: str, whole: int, most: int) -> Iterator[Segment]:
-    """Yield the title centred above the table, folded to `most` columns."""
-    from rich.segment import Segment
-    from rich.style import Style
-
-    for line in folded(title, most) if title else ():
-        yield Segment(" " * max(0, (whole - length(line)) // 2))
-        yield Segment(line, Style(bold=True))
-        yield Segment("\n")
+def _rule(marks: str, widths: Sequence[int]) -> str:
+    return f"{marks[0]}{marks[2].join(marks[1] * (width + 2) for width in widths)}{marks[3]}"
 
 
-def _row(
-    cells: Sequence[str], widths: Sequence[int], right: Sequence[bool], edges: tuple[str, str, str], rule: Style
-) -> Iterator[Segment]:
+def _row(cells: Sequence[str], widths: Sequence[int], right: Sequence[bool], edge: str, colour: str) -> Iterator[Line]:
     """Yield the lines of one row; with a coloured rule the text keeps the terminal's own colour."""
-    from rich.segment import Segment
-
     if all(
         cell.isascii() and len(cell) <= width and "\n" not in cell for cell, width in zip(cells, widths, strict=True)
     ):
@@ -409,16 +451,10 @@ def _row(
         shown = [
             f" {_placed(cell, width, is_right)} " for cell, width, is_right in zip(line, widths, right, strict=True)
         ]
-        left, between, end = edges
-        if not rule:
-            yield Segment(f"{left}{between.join(shown)}{end}\n")
-            continue
-        yield Segment(left, rule)
-        for number, cell in enumerate(shown):
-            if number:
-                yield Segment(between, rule)
-            yield Segment(cell)
-        yield Segment(f"{end}\n", rule)
+        if colour:
+            yield [(edge, colour), *(part for cell in shown for part in ((cell, ""), (edge, colour)))]
+        else:
+            yield [(f"{edge}{edge.join(shown)}{edge}", "")]
 
 
 def _placed(cell: str, width: int, is_right: bool) -> str:
@@ -428,13 +464,11 @@ def _placed(cell: str, width: int, is_right: bool) -> str:
     return blanks + cell if is_right else cell + blanks
 
 
-def _labelled(title: str, value: str, margin: int, width: int) -> Iterator[Text]:
+def _labelled(title: str, value: str, margin: int, width: int) -> Iterator[Line]:
     """Yield the lines of a label and its wrapped value; without a margin the label is on a line above."""
-    from rich.text import Text
-
     indent = margin + 2 if margin else 2
     if not margin:
-        yield Text(f"{title}:", overflow="fold")
+        yield from _folded_lines(f"{title}:", width)
     for number, line in enumerate(folded(value, max(width - indent, 1))):
         lead = f"{title:>{margin}}: " if margin and not number else " " * indent
-        yield Text(lead + line, overflow="fold")
+        yield [(lead + line, "")]

@@ -275,11 +275,10 @@ def end_check(given: Given, json: bool, check: MonitoringCheck) -> None:
     if outfile := given.get("--outfile"):
         _replace(Path(outfile), _text(chosen, check, given, to_file=True) + "\n")
     elif chosen == "text":
-        from natsctl.cli.framework.output import console
         from natsctl.cli.render.servers import tables
 
         for part in tables(check):
-            console().print(part)
+            output.show_table(part)
     else:
         output.emit(_text(chosen, check, given))
     raise ExitError(0 if chosen == "prometheus" else int(check.status))

@@ -291,7 +291,7 @@ def readable_answers(
 
 def show_parts(report: ServerReport) -> None:
     for part in report.render(output.width()):
-        output.console().print(part)
+        output.show_table(part)
 
 
 def _together(report: ServerReport) -> RenderableType:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from natsctl.api.answers import StreamInfoAnswer
     from natsctl.cli.render.streams import Row
-    from natsctl.cli.render.tables import Column
+    from natsctl.cli.render.tables import Column, Drawn
     from natsctl.client.requests import Answer
     from natsctl.client.stream_state import Gap
     from natsctl.spark.stream_report import DeepReport
@@ -234,7 +234,7 @@ def report(
     warn_absent(streams.absent)
 
 
-def _show_report(streams: Streams, subject: str, tables: Callable[[], RenderableType]) -> None:
+def _show_report(streams: Streams, subject: str, tables: Callable[[], Drawn]) -> None:
     if not streams.answers and not streams.absent:
         output.emit(nothing_found(streams, subject, None))
         return
@@ -252,16 +252,13 @@ def _rows(streams: Streams, order: str, reverse: bool, raw: bool) -> list[Row]:
     return sorted_rows(sorted_rows(rows, REPORT, "stream", False), REPORT, order, reverse)
 
 
-def _tables(
-    streams: Streams, columns: list[Column[Row]], order: str, reverse: bool, raw: bool, leaders: bool
-) -> RenderableType:
+def _tables(streams: Streams, columns: list[Column[Row]], order: str, reverse: bool, raw: bool, leaders: bool) -> Drawn:
     """Return the tables of a report below each other, without empty ones."""
-    from rich.console import Group
-
     from natsctl.cli.render.streams import flows, leaders_of, render_leaders, render_replication, render_stream_report
+    from natsctl.cli.render.tables import Stack
 
     infos = [one.value for one in streams.answers]
-    parts: list[RenderableType] = [
+    parts: list[Drawn | str] = [
         render_stream_report(columns, _rows(streams, order, reverse, raw)),
     ]
     if copied := flows(infos):
@@ -269,7 +266,7 @@ def _tables(
     if leaders:
         led = leaders_of(infos)
         parts += ["", render_leaders(led) if led else "No Stream has a leader: this is not a cluster"]
-    return Group(*parts)
+    return Stack(*parts)
 
 
 def _document(streams: Streams, order: str, reverse: bool) -> dict[str, Any]:
