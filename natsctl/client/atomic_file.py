@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import IO, Final, NamedTuple
+from typing import IO, TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 PRIVATE: Final = 0o600
 PRIVATE_FOLDER: Final = 0o700
@@ -71,8 +72,8 @@ def atomic_write(path: Path, mode: int | None = None, *, durable: bool = False) 
         with path.open("wb") as special:
             yield special
         return
-    target = Path(os.path.realpath(path))
-    temporary = target.with_name(f".natsctl-{secrets.token_hex(8)}.part")
+    target = type(path)(os.path.realpath(path))
+    temporary = target.with_name(f".natsctl-{os.urandom(8).hex()}.part")
     handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if mode is None else mode)
     try:
         with os.fdopen(handle, "wb") as file:

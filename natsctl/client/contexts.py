@@ -8,9 +8,11 @@ Source of the keys: docs/compatibility.md#contexts.
 atomically, so that a concurrent reader sees the old or the new one. Source: docs/compatibility.md#contexts.
 """
 
+from __future__ import annotations
+
 import json
+import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from natsctl.api.errors import ExitCode, NatsctlError, UsageError, file_errors
@@ -18,7 +20,9 @@ from natsctl.client.atomic_file import FileChange
 from natsctl.client.settings import Settings
 
 if TYPE_CHECKING:
-    from natsctl.client.context_file import Document  # it imports msgspec
+    from pathlib import Path
+
+    from natsctl.client.context_file import Document
 
 _NONE = "there are no contexts: natsctl context add NAME makes one"
 
@@ -44,19 +48,25 @@ class Contexts:
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._environment = environment
-        configured = environment.get("XDG_CONFIG_HOME")
-        base = Path(configured) if configured else Path(environment.get("HOME", "~")).expanduser() / ".config"
-        self._folder = base / "nats"
+        home = os.path.expanduser(environment.get("HOME", "~"))  # noqa: PTH111  # as below
+        base = environment.get("XDG_CONFIG_HOME") or f"{home}/.config"
+        self._files = f"{base}/nats"  # most commands read one name there, and need no pathlib
+
+    @property
+    def _folder(self) -> Path:
+        from pathlib import Path
+
+        return Path(self._files)
 
     # -- reading
 
     def selected(self) -> str:
         """Return the name of the selected context, or "" without one."""
-        return _line(self._folder / "context.txt")
+        return _line(f"{self._files}/context.txt")
 
     def previous(self) -> str:
         """Return the name of the context that was selected before, or ""."""
-        return _line(self._folder / "previous-context.txt")
+        return _line(f"{self._files}/previous-context.txt")
 
     def names(self) -> list[str]:
         """Return the names of all contexts, sorted; empty files do not count."""
@@ -72,7 +82,7 @@ class Contexts:
         Raises UsageError for an invalid name.
         """
         if name.endswith(".json"):
-            return Path(name)
+            return type(self._folder)(name)
         if not name or ".." in name or "/" in name or "\\" in name or not name.isprintable():
             raise UsageError(f"invalid context name {name!r}", hint="it is a file name without .json")
         return self._folder / "context" / f"{name}.json"
@@ -86,7 +96,7 @@ class Contexts:
 
         return settings_of(self.document(name), str(self.path(name)), self._environment)
 
-    def document(self, name: str) -> "Document":
+    def document(self, name: str) -> Document:
         """Return the object in a context's file, as it stands there; raises ContextNotFoundError or UsageError."""
         file = self.path(name)
         try:
@@ -160,8 +170,9 @@ def write(change: FileChange) -> None:
         change.apply()
 
 
-def _line(file: Path) -> str:
+def _line(file: str) -> str:
     try:
-        return file.read_text(encoding="utf-8").strip()
+        with open(file, encoding="utf-8") as opened:  # noqa: PTH123
+            return opened.read().strip()
     except (OSError, UnicodeDecodeError):
         return ""

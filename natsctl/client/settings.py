@@ -4,16 +4,12 @@ A secret may be given indirectly: `file:///path`, `env://NAME`, `data:;base64,â€
 `op://vault/item/field` asks 1Password's `op`, and `nsc://operator/account/user` is a user in the store of nsc.
 """
 
-import base64
-import binascii
 import os
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from natsctl.api.errors import UsageError
 from natsctl.wire.client import ClientCredentials
-from natsctl.wire.ed25519 import SeedError, check_seed
 from natsctl.wire.server_url import ServerUrl
 
 if TYPE_CHECKING:
@@ -156,7 +152,7 @@ def resolve_text(value: str, name: str) -> str:
 def resolve_file(value: str, name: str) -> str:
     """Return the content of the secret's file, where `value` is its path or a URI; raises UsageError."""
     pointed = _pointed(value, name)
-    return _read(Path(value), name) if pointed is None else pointed
+    return _read(value, name) if pointed is None else pointed
 
 
 def resolve_either(value: str, name: str, begins: str) -> str:
@@ -164,18 +160,21 @@ def resolve_either(value: str, name: str, begins: str) -> str:
     pointed = _pointed(value, name)
     if pointed is not None:
         return pointed
-    return value if value.startswith(begins) else _read(Path(expand_path(value)), name)
+    return value if value.startswith(begins) else _read(expand_path(value), name)
 
 
 def _pointed(value: str, name: str) -> str | None:
     if value.startswith("file://"):
-        return _read(Path(value.removeprefix("file://")), name).strip()
+        return _read(value.removeprefix("file://"), name).strip()
     if value.startswith("env://"):
         variable = value.removeprefix("env://").strip("/")
         if variable not in os.environ:
             raise UsageError(f"{name}: environment variable {variable} is not set")
         return os.environ[variable]
     if value.startswith("data:;base64,"):
+        import base64
+        import binascii
+
         try:
             return base64.b64decode(value.partition(",")[2], validate=True).decode()
         except (binascii.Error, UnicodeDecodeError) as failure:
@@ -207,13 +206,14 @@ def _output_of(name: str, tool: str, *words: str) -> str:
     return done.stdout
 
 
-def _read(path: Path, name: str) -> str:
+def _read(file: str, name: str) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        with open(file, encoding="utf-8") as opened:  # noqa: PTH123  # the import of pathlib is a part of short commands
+            return opened.read()
     except OSError as failure:
-        raise UsageError(f"{name}: {failure.strerror or failure}: {path}") from failure
+        raise UsageError(f"{name}: {failure.strerror or failure}: {file}") from failure
     except UnicodeDecodeError as failure:
-        raise UsageError(f"{name}: {path} is not a text file") from failure
+        raise UsageError(f"{name}: {file} is not a text file") from failure
 
 
 def seed_in(text: str, name: str) -> str:
@@ -262,6 +262,8 @@ def credentials_at(url: ServerUrl, configured: ClientCredentials) -> ClientCrede
 
 def _valid_seed(text: str, name: str) -> str:
     """Return the seed in a text; raises UsageError."""
+    from natsctl.wire.ed25519 import SeedError, check_seed
+
     seed = seed_in(text, name)
     try:
         check_seed(seed)

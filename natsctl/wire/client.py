@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from natsctl.wire.ed25519 import nonce_signature, public_nkey
 from natsctl.wire.server_frames import LINE_END, MAX_LINE_BYTES
 
 INFO_VERB: Final = b"INFO "
@@ -143,6 +142,8 @@ class ClientCredentials(NamedTuple):
         if self.user:
             fields["pass"] = self.password
         if self.seed:
+            from natsctl.wire.ed25519 import nonce_signature, public_nkey
+
             if not self.jwt:
                 fields["nkey"] = public_nkey(self.seed)
             if nonce:

@@ -14,7 +14,6 @@ import sys
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -285,11 +284,14 @@ def _take(flag: GlobalFlag, left: list[str], given: dict[str, Any]) -> None:
 
 _KINDS: dict[Any, tuple[type, bool]] = {
     annotation: (kind, several)
-    for kind in (str, int, float, bool, Path)
+    for kind in (str, int, float, bool)
     for several, whole in ((False, kind), (True, list[kind]))  # type: ignore[valid-type]  # computed
     for annotation in (whole, whole | None)
 }
-"""Type of one value, and whether there may be several, by the annotations that a parameter can have."""
+"""Type of one value, and whether there may be several, by the annotations that a parameter can have.
+
+Others are paths.
+"""
 _TRUE = ("true", "1", "yes", "on")
 _FALSE = ("false", "0", "no", "off")
 _MAY_BE_EMPTY = ("BODY", "PAYLOAD", "VALUE", "TEXT", "PASSWORD", "PATTERN")
@@ -297,6 +299,15 @@ _MAY_BE_EMPTY = ("BODY", "PAYLOAD", "VALUE", "TEXT", "PASSWORD", "PATTERN")
 missing it would purge a whole stream, or remove a bucket instead of a key."""
 NEEDED: Any = object()
 """Default of an argument that has to be given."""
+
+
+def _kind_of(annotation: Any) -> tuple[type, bool]:
+    if annotation not in _KINDS:
+        from pathlib import Path
+
+        for several, whole in ((False, Path), (True, list[Path])):
+            _KINDS.update(dict.fromkeys((whole, whole | None), (Path, several)))
+    return _KINDS[annotation]
 
 
 class Parameter:
@@ -308,7 +319,7 @@ class Parameter:
         self.name = name
         self.declared = declared
         self.default = default
-        self._kind, self.several = (str, "list[" in str(annotation)) if declared.read else _KINDS[annotation]
+        self._kind, self.several = (str, "list[" in str(annotation)) if declared.read else _kind_of(annotation)
 
     @property
     def is_option(self) -> bool:

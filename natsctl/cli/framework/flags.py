@@ -10,7 +10,6 @@ import json
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
 from natsctl.api.errors import UsageError
@@ -377,6 +376,8 @@ def read_past_moment(text: str) -> int:
 
 
 def _local(text: str) -> int:
+    from datetime import datetime
+
     try:
         moment = datetime.fromisoformat(text).astimezone()
     except ValueError as error:

@@ -13,10 +13,11 @@ import os
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from natsctl.client.servers import Target
 
 KEPT_S = 60.0
@@ -39,11 +40,12 @@ class NameCache:
 
     def __init__(self, target: Target, environment: Mapping[str, str]) -> None:
         import hashlib
+        from pathlib import Path
 
         settings = target.settings
         files = [_version(path) for path in (settings.creds, settings.nkey, settings.cert, settings.key) if path]
         digest = hashlib.sha256(repr((tuple(target), files)).encode("utf-8", "surrogateescape")).hexdigest()
-        self._path = cache_folder(environment) / f"{digest}.json"
+        self._path = Path(cache_folder(environment), f"{digest}.json")
 
     def names(self, query: str) -> list[str] | None:
         """Return the names that were kept for a query within the last minute, or None."""
@@ -82,10 +84,10 @@ class NameCache:
             return {}
 
 
-def cache_folder(environment: Mapping[str, str]) -> Path:
+def cache_folder(environment: Mapping[str, str]) -> str:
     """Return `natsctl/completion` in XDG_CACHE_HOME (~/.cache)."""
-    home = environment.get("XDG_CACHE_HOME", "")
-    return (Path(home) if home else Path.home() / ".cache") / "natsctl" / "completion"
+    home = environment.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111  # without pathlib
+    return f"{home}/natsctl/completion"
 
 
 def forget_names(environment: Mapping[str, str]) -> None:
@@ -98,7 +100,7 @@ def forget_names(environment: Mapping[str, str]) -> None:
 def _version(path: str) -> tuple[int, int, int]:
     """Return values that change with the content of a file, zeros if it cannot be looked at."""
     try:
-        found = Path(path).stat()
+        found = os.stat(path)  # noqa: PTH116  # as above
     except (OSError, ValueError):
         return 0, 0, 0
     return found.st_ino, found.st_mtime_ns, found.st_size

@@ -16,7 +16,6 @@ import os
 import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from natsctl.api.errors import ApiResponseError, UsageError
@@ -293,6 +292,8 @@ class Session:
 
     def _recorded(self) -> RecordedConnection:
         """Return the connection that answers from the bundle."""
+        from pathlib import Path
+
         from natsctl.client.audit.bundle import Bundle
         from natsctl.client.audit.recording import RecordedConnection
 

@@ -12,7 +12,6 @@ from natsctl.cli.render.streams import render_cluster, render_metadata, render_p
 from natsctl.cli.render.tables import render_table
 from natsctl.cli.render.text import age_limit, ago, count, duration, hanging, safe, size_limit, when, yes
 from natsctl.client.buckets import DEL, KV, OBJECTS, BucketKind
-from natsctl.client.object_store import digest_bytes
 
 if TYPE_CHECKING:
     from natsctl.api.answers import StreamInfoAnswer
@@ -239,6 +238,8 @@ def _pairs(headers: dict[str, object]) -> list[tuple[str, str]]:
 
 
 def _digest(found: StoredObject) -> str:
+    from natsctl.client.object_store import digest_bytes
+
     known = digest_bytes(found.digest)
     return f"SHA-256 {known.hex()}" if known else safe(found.digest)
 

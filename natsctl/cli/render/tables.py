@@ -56,7 +56,7 @@ STYLES: Final = {
 
 
 class BoxStyle(NamedTuple):
-    """The characters of a table's frame; those of a rule are its left end, line, crossing and right end."""
+    """The characters of a table's frame; a rule has a left end, a line, a crossing and a right end."""
 
     top: str
     edge: str

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator
-from datetime import UTC, datetime
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from natsctl.api.times import is_zero, parse_time
 from natsctl.api.units import SECOND, format_size
+
+if TYPE_CHECKING:
+    from datetime import datetime
 
 FOREVER_NS = 2**63 - 1
 """Value of the contract for "no age at all" (Go's longest duration)."""
@@ -102,11 +103,15 @@ def age_limit(ns: int) -> str:
 
 def local(ns: int) -> datetime:
     """Return the moment in the local zone; parts of a microsecond are cut."""
+    from datetime import UTC, datetime
+
     return datetime.fromtimestamp(ns // SECOND, UTC).replace(microsecond=ns % SECOND // 1000).astimezone()
 
 
 def when(moment: str | None) -> str:
     """Return a time of the contract as local time with its offset, to the second: `2026-07-20 15:23:51 +02:00`."""
+    from natsctl.api.times import is_zero, parse_time
+
     if moment is None or is_zero(moment):
         return "never"
     return stamp(parse_time(moment))
@@ -129,6 +134,8 @@ def exact_stamp(ns: int) -> str:
 
 def ago(moment: str | None, now_ns: int) -> str:
     """Return the time passed since a time of the contract until `now_ns`; `never` for the zero time."""
+    from natsctl.api.times import is_zero, parse_time
+
     if moment is None or is_zero(moment):
         return "never"
     return duration(max(0, now_ns - parse_time(moment)))

@@ -170,11 +170,11 @@ def test_the_file_of_names_is_bounded(tmp_path: Path, monkeypatch: pytest.Monkey
             cache.keep(query, ["X" * 400])
         cache.keep("d", ["X" * 2000])
     assert cache.names("c") == ["X" * 400] and cache.names("a") is cache.names("d") is None
-    files = list(name_cache.cache_folder(environment).iterdir())
+    files = list(Path(name_cache.cache_folder(environment)).iterdir())
     assert 1 < len(files) <= name_cache.MAX_FILES and all(file.stat().st_size <= 1000 for file in files)
     files[0].write_text("damaged")
     name_cache.forget_names(environment)
-    assert not list(name_cache.cache_folder(environment).iterdir())
+    assert not list(Path(name_cache.cache_folder(environment)).iterdir())
 
 
 def test_without_a_server_there_is_silence_and_no_server_is_started(
