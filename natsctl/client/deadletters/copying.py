@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 EXPECTED: Final = "Nats-Expected-Last-Subject-Sequence"
 RESCAN_S: Final = 30.0
 """Seconds between two lookups of capture streams with copies."""
-ACK_WAIT_NS: Final = 30 * SECOND
+ACK_WAIT_NS: Final = 10 * SECOND
 _STORED_BEFORE: Final = frozenset((ErrCode.STREAM_WRONG_LAST_SEQUENCE, ErrCode.STREAM_WRONG_LAST_SEQUENCE_CONSTANT))
 
 
@@ -119,7 +119,7 @@ class _Copier:
             try:
                 messages = await self._batch({"batch": AT_ONCE, "no_wait": True})
                 if not messages:
-                    if once:
+                    if once and await self._is_done():
                         return
                     messages = await self._batch({"batch": 1, "expires": ACK_WAIT_NS, "idle_heartbeat": 5 * SECOND})
                 await side_by_side(self._copy, messages, AT_ONCE)
@@ -133,6 +133,11 @@ class _Copier:
                 if failure.err_code == ErrCode.STREAM_NOT_FOUND and not once:
                     return
                 raise
+
+    async def _is_done(self) -> bool:
+        """Return whether no advisory waits; a service that was killed leaves some that wait for its acks."""
+        info = (await self._manager.consumer_info(self._capture.name, COPYING_CONSUMER)).value
+        return not info.num_pending and not info.num_ack_pending
 
     def _consumer(self) -> dict[str, Any]:
         return {

@@ -184,15 +184,8 @@ async def read_letters(manager: Manager, selection: LetterFilter = LetterFilter(
     Raises NoDeadLettersError if no stream keeps them, ApiResponseError if the stream does not exist.
     """
     captures = await required_captures(manager, selection.stream)
-    letters: dict[tuple[str, str, int], DeadLetter] = {}
-    for capture in captures:
-        async for letter in _stored(manager, capture, selection):
-            place = (letter.stream, letter.consumer, letter.seq)
-            if (known := letters.get(place)) is None or known.capture != capture.name:
-                letters[place] = letter
-            else:
-                known.add(letter.advisories[0])
-    passing = sorted(filter(selection.passes, letters.values()), key=lambda letter: parse_time(letter.time))
+    letters = [letter for capture in captures for letter in await letters_in(manager, capture, selection)]
+    passing = sorted(filter(selection.passes, letters), key=lambda letter: parse_time(letter.time))
     if selection.subject:
         await describe(manager, passing, captures)
         passing = [letter for letter in passing if selection.passes_subject(letter)]
@@ -237,6 +230,20 @@ async def follow_letters(
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def letters_in(
+    manager: Manager, capture: CaptureStream, selection: LetterFilter = LetterFilter()
+) -> list[DeadLetter]:
+    """Return the dead letters of a capture stream on the subjects of a selection; its other tests are left out."""
+    letters: dict[tuple[str, str, int], DeadLetter] = {}
+    async for letter in _stored(manager, capture, selection):
+        place = (letter.stream, letter.consumer, letter.seq)
+        if (known := letters.get(place)) is None:
+            letters[place] = letter
+        else:
+            known.add(letter.advisories[0])
+    return list(letters.values())
 
 
 class LetterSource:

@@ -1,15 +1,16 @@
 """Publishing dead letters again, and removing them.
 
-A replay goes on after it was killed. For each message the order is: publish, remove the copies, remove the original on
-work-queue and interest streams, remove the advisories. Until the advisories are removed a further run publishes the
-message with the same Nats-Msg-Id, and the stream recognizes it within its duplicate window. A message that several
+A replay goes on after it was killed. For each message the order is: publish, remove the original on work-queue and
+interest streams, remove the advisories, remove the copies. Until the advisories are removed a further run publishes the
+message, or its copy, with the same Nats-Msg-Id, and the stream recognizes it within its duplicate window. Copies that
+are left without an advisory are removed by the next run. A message that several
 consumers gave up is published once.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Final
@@ -17,8 +18,8 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from natsctl.api.errors import ApiResponseError, ErrCode
-from natsctl.client.deadletters.capture import CaptureStream, capture_streams
-from natsctl.client.deadletters.letters import AT_ONCE, DeadLetter, LetterSource
+from natsctl.client.deadletters.capture import EVERY_STREAM, CaptureStream, capture_streams, copies_of
+from natsctl.client.deadletters.letters import AT_ONCE, DeadLetter, LetterSource, letters_in
 from natsctl.client.deadletters.origin import FailedMessage, is_counter, replay_headers
 from natsctl.client.message import DryRunError, Planned
 from natsctl.client.requests import side_by_side
@@ -85,7 +86,8 @@ async def replay(
     Messages that the server refuses are reported and stay. Raises UnreachableError if it does not answer, and in a dry
     run DryRunError with the messages that would be published.
     """
-    replayer = _Replayer(manager, options, await capture_streams(manager))
+    captures = await capture_streams(manager)
+    replayer = _Replayer(manager, options, captures)
     groups = by_message(letters, options.limit)
     clock = asyncio.get_running_loop().time
     size = AT_ONCE if not options.rate else max(1, min(AT_ONCE, int(options.rate)))
@@ -101,6 +103,8 @@ async def replay(
         report = replayer.report
         effect = {"replayed": len(replayer.planned), "removed": report.removed, "missing": report.missing}
         raise DryRunError(*replayer.planned, effect={**effect, "skipped": len(report.skipped)})
+    if not options.keep:
+        await remove_orphans(manager, captures)
     return replayer.report
 
 
@@ -146,8 +150,6 @@ class _Replayer:
             return
         self.report.replayed += 1
         self.report.duplicates += bool(answer.value.duplicate)
-        if not self._options.keep:
-            await remove_copies(self._manager, letters, self._copying)
         if consumed:
             try:
                 removed = await remove_message(self._manager, last.stream, last.seq)
@@ -155,7 +157,7 @@ class _Replayer:
             except ApiResponseError as refusal:
                 self._skip(message, f"replayed, but not removed: {refusal.text}")
         if not self._options.keep:
-            await remove_advisories(self._manager, letters)
+            await remove_letters(self._manager, letters, self._copying)
 
     async def _first_copy(self, letters: Letters) -> FailedMessage | None:
         for letter in letters:
@@ -185,18 +187,26 @@ async def remove_message(manager: Manager, stream: str, seq: int) -> bool:
     return True
 
 
-async def remove_copies(manager: Manager, letters: Letters, copying: Iterable[str]) -> None:
-    """Remove the copies of dead letters from capture streams that have copies."""
+async def remove_letters(manager: Manager, letters: Letters, copying: Collection[str]) -> None:
+    """Remove dead letters, and their copies from the capture streams in `copying`."""
     for letter in letters:
+        for advisory in letter.advisories:
+            await remove_message(manager, letter.capture, advisory.entry)
         for subject in letter.copy_subjects() if letter.capture in copying else ():
             await manager.stream_purge(letter.capture, filter=subject)
 
 
-async def remove_advisories(manager: Manager, letters: Letters) -> None:
-    """Remove dead letters from their capture streams."""
-    for letter in letters:
-        for advisory in letter.advisories:
-            await remove_message(manager, letter.capture, advisory.entry)
+async def remove_orphans(manager: Manager, captures: Iterable[CaptureStream]) -> None:
+    """Remove copies without an advisory, which an interrupted run leaves."""
+    for capture in captures:
+        if not capture.copies:
+            continue
+        # Copies first: an advisory is stored before its copy.
+        answer = await manager.stream_info(capture.name, subjects_filter=copies_of(EVERY_STREAM))
+        if subjects := answer.value.state.subjects:
+            kept = {subject for letter in await letters_in(manager, capture) for subject in letter.copy_subjects()}
+            for subject in subjects.keys() - kept:
+                await manager.stream_purge(capture.name, filter=subject)
 
 
 class DiscardReport(msgspec.Struct):
@@ -223,12 +233,12 @@ async def discard(manager: Manager, letters: Sequence[DeadLetter], *, messages: 
             except ApiResponseError as refusal:
                 report.skipped.append(SkippedMessage(stream, seq, refusal.text))
                 return
-        await remove_copies(manager, group, copying)
-        await remove_advisories(manager, group)
+        await remove_letters(manager, group, copying)
         report.discarded += len(group)
 
     groups = by_message(letters)
     for stream in {group[0].stream for group in groups} if messages else ():
         await source.allows_direct(stream)
     await side_by_side(remove, groups, AT_ONCE)
+    await remove_orphans(manager, captures)
     return report
