@@ -62,12 +62,16 @@ _DELETES: Final[dict[str, Line]] = {
     "message": ("stream", "rmm", "{stream}", "{seq}"),
     "key": ("kv", "del", "{stream}", "{name}"),
     "object": ("object", "del", "{stream}", "{name}"),
+    "dead letter": ("deadletter", "discard", "{stream}", "{seq}", "--consumer", "{name}"),
 }
 _EDITS: Final[dict[str, Line]] = {
     "stream": ("stream", "edit", "{name}", "--interactive"),
     "consumer": ("consumer", "edit", "{stream}", "{name}", "--interactive"),
     "kv": ("stream", "edit", "{stream}", "--interactive"),
     "object bucket": ("stream", "edit", "{stream}", "--interactive"),
+}
+_REPLAYS: Final[dict[str, Line]] = {
+    "dead letter": ("deadletter", "replay", "{stream}", "{seq}", "--consumer", "{name}"),
 }
 _WHOLE: Final = frozenset(("stream", "kv", "object bucket"))
 """Kinds that are deleted only after their name was typed, as on the command line."""
@@ -80,6 +84,11 @@ def _filled(table: dict[str, Line], target: BrowseTarget) -> list[str]:
 def delete_line(target: BrowseTarget) -> list[str]:
     """Return the command line that deletes an entry, nothing if it cannot be deleted."""
     return _filled(_DELETES, target)
+
+
+def replay_line(target: BrowseTarget) -> list[str]:
+    """Return the command line that publishes the message of a dead letter again, nothing for another entry."""
+    return _filled(_REPLAYS, target)
 
 
 def edit_line(target: BrowseTarget) -> list[str]:

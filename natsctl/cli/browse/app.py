@@ -55,6 +55,7 @@ class Tab(NamedTuple):
 
 
 TABS: Final[dict[str, tuple[Tab, ...]]] = {
+    "Attention": (Tab("Finding", details.explanation),),
     "Streams": (
         Tab("Config", details.stream_config),
         Tab("State", details.stream_state),
@@ -64,6 +65,9 @@ TABS: Final[dict[str, tuple[Tab, ...]]] = {
     "Consumers": (Tab("Config", details.consumer_config), Tab("State", details.consumer_state)),
     "KV buckets": (Tab("Status", details.kv_status), Tab("Keys", "keys"), Tab("History", "messages")),
     "Object buckets": (Tab("Status", details.object_status), Tab("Objects", "objects")),
+    "Services": (Tab("Instances", details.service_page),),
+    "Dead letters": (Tab("Letter", details.letter_page), Tab("Message", "messages")),
+    "Servers": (Tab("Server", details.server_page),),
 }
 """The pages of each list's entries."""
 
@@ -122,6 +126,7 @@ class BrowseApp(App[None]):
         Binding("x", "explain", show=False),
         Binding("e", "edit", show=False),
         Binding("p", "publish", show=False),
+        Binding("r", "replay", show=False),
         Binding("d", "delete", show=False),
         *(Binding(str(number), f"section({number - 1})", show=False) for number in range(1, 10)),
     ]
@@ -146,7 +151,7 @@ class BrowseApp(App[None]):
         self.runner = runner
         self.read_only = read_only
         self.catalog = Catalog(manager, self.changed)
-        self.section: CatalogSection = self.catalog.sections[0]
+        self.section: CatalogSection = self.catalog.streams
         self._leading = list(leading)
         self._name_filters: dict[str, str] = {}
         self._tabs: dict[str, int] = {}
@@ -162,7 +167,7 @@ class BrowseApp(App[None]):
         self._notice = ""
         self._notice_s = 0.0
         self._is_dirty = False
-        self._shown_text = ""
+        self._shown_text = "\0"
 
     # -- layout
 
@@ -190,6 +195,7 @@ class BrowseApp(App[None]):
         self.query_one("#names").focus()
         self.query_one("#names", RowList).notice = "asking the server"
         self.set_interval(REFRESH_S, self._tick)
+        self.work(self.catalog.attention.check, "attention")
         self._tick()
         self._show()
 
@@ -235,9 +241,12 @@ class BrowseApp(App[None]):
         name, catalog = self.selected, self.catalog
         if self.section is catalog.consumers:
             return catalog.consumers.stream
-        if not name or self.section not in (catalog.streams, catalog.kv, catalog.objects):
-            return ""
-        return name
+        if self.section is catalog.attention:
+            return catalog.attention.places.get(name, ("", ""))[0]
+        if self.section is catalog.letters:
+            letter = catalog.letters.facts(name).info
+            return letter.stream if letter is not None else ""
+        return name if self.section in (catalog.streams, catalog.kv, catalog.objects) else ""
 
     def bucket(self) -> str:
         """Return the bucket that is selected, "" for another entry."""
@@ -276,11 +285,14 @@ class BrowseApp(App[None]):
             due = section.is_due(self.catalog.clock()) if section is self.section else not section.was_loaded
             if due:
                 await section.load()
+                if section is self.section:
+                    self.work(self._refresh, "facts")
 
     async def _refresh(self) -> None:
         """Ask for the facts of the rows on the screen."""
         names, rows = self.names, self.query_one("#names", RowList)
-        shown = [names[index] for index in rows.shown if index < len(names)]
+        first = int(rows.scroll_offset.y)
+        shown = names[first : first + max(1, rows.size.height)]
         if self.selected and self.selected not in shown:
             shown.append(self.selected)
         await self.section.refresh(shown)
@@ -338,10 +350,9 @@ class BrowseApp(App[None]):
     def _select_rows(self) -> None:
         """Begin to read the list on the right."""
         stream, content = self.stream, self.tab.content
-        if self.section is not self.catalog.consumers and stream:
-            self.catalog.consumers.choose(stream)
+        self._choose_consumers()
         if content in ("messages", "objects") and stream:
-            text = self._queries.get(stream, "") if content == "messages" else f"--subject '$O.{self.bucket()}.M.>'"
+            text = self._query(stream)
             if self._pages is None or (self._pages.stream, self._pages.query.text) != (stream, text):
                 self._follows = False
                 self._is_message_open = False
@@ -351,6 +362,19 @@ class BrowseApp(App[None]):
         elif content == "keys" and stream and self._keys_of != stream:
             self._keys_of, self._keys = stream, None
             self.work(self._load_keys, "messages", stream)
+
+    def _choose_consumers(self) -> None:
+        """Show the consumers of the selected stream in the list of consumers."""
+        if self.stream and self.section is not self.catalog.consumers:
+            self.catalog.consumers.choose(self.stream)
+
+    def _query(self, stream: str) -> str:
+        """Return the filter of the messages on the right."""
+        if self.tab.content == "objects":
+            return f"--subject '$O.{self.bucket()}.M.>'"
+        if self.section is self.catalog.letters and self.selected:
+            return f"--seq {self.catalog.letters.facts(self.selected).info.seq}"
+        return self._queries.get(stream, "")
 
     # -- drawing
 
@@ -367,7 +391,7 @@ class BrowseApp(App[None]):
             if not self.section.complete
             else f"nothing has {self._name_filters[self.section.title]}"
             if self._name_filters.get(self.section.title)
-            else f"no {self.section.noun.lower()}s"
+            else self.section.empty
         )
         rows.show(len(names), place if place != rows.cursor else None, notice)
         self._select_rows()
@@ -389,7 +413,7 @@ class BrowseApp(App[None]):
         bar = self.query_one("#tabs", TabBar)
         bar.show([tab.title for tab in tabs], tabs.index(self.tab), self._page_title)
         right.border_title = safe(self._heading())
-        query = self._queries.get(self.stream, "") if self.tab.content == "messages" else ""
+        query = self._query(self.stream) if self.tab.content == "messages" and self.stream else ""
         right.border_subtitle = safe(f"/{query}" if query else "") + (" following" if self._follows else "")
         page, rows, message = (
             self.query_one("#page", ScrolledText),
@@ -428,9 +452,13 @@ class BrowseApp(App[None]):
         elif facts.info is not None and callable(self.tab.content):
             width = max(20, self.query_one("#right").content_size.width - 2)
             text = self.tab.content(facts.info).text(width, not self.no_color)
+            rest = text.partition("\n\n")[2]
+            if self.tab.title == "State" and any(facts.history):
+                rest = f"  {short(facts.rate)}/s {sparkline(facts.history, len(facts.history))}\n\n{rest}"
+            text = text if self.tab.content is details.explanation else rest
             if facts.fault:
                 text = f"{facts.fault}; this is the last state\n\n{text}"
-            self._write(page, text.partition("\n\n")[2] or text)
+            self._write(page, text)
         else:
             self._write(page, facts.fault or "asking the server")
 
@@ -484,6 +512,8 @@ class BrowseApp(App[None]):
         room = max(4, width - bars - 9)
         if facts.fault:
             return ((" ", ""), (cut(safe(shown), room), "dim"), (f" {cut(facts.fault, bars + 7)}", "bad"))
+        if not section.has_numbers:
+            return ((" ! ", "warn"), (cut(safe(shown), width - 4), "name"))
         if facts.info is None:
             return ((" ", ""), (cut(safe(shown), room), "name"))
         number = section.number_of(facts.info)
@@ -564,7 +594,8 @@ class BrowseApp(App[None]):
         status = self.query_one("#status", Static)
         keys = "? keys  / filter  : command  q end"
         room = max(0, self.size.width - len(keys) - 3)
-        text = Text(f" {cut(safe(self._notice), room)} ", "bold" if self._notice else "", no_wrap=True)
+        notice = "connection lost: connecting again" if connection.lost else safe(self._notice)
+        text = Text(f" {cut(notice, room)} ", "bold" if notice else "", no_wrap=True)
         status.set_class(connection.lost, "lost")
         status.update(text.append(keys, "not bold dim"))
         info = connection.info
@@ -664,10 +695,15 @@ class BrowseApp(App[None]):
     def _is_left(self) -> bool:
         return self.query_one("#names", RowList).has_focus
 
-    def action_other_side(self) -> None:
-        """Give the focus to the other side."""
-        if len(self.screen_stack) == 1:
-            self._right_body().focus() if self._is_left() else self.query_one("#names").focus()
+    async def action_other_side(self) -> None:
+        """Give the focus to the other side; in a line, complete it."""
+        prompt = self.query_one("#prompt", PromptLine)
+        if len(self.screen_stack) > 1:
+            return
+        if prompt.display:
+            await prompt.action_complete()
+        else:
+            (self._right_body() if self._is_left() else self.query_one("#names")).focus()
 
     def action_tab(self, step: int) -> None:
         """Show the page before or after."""
@@ -690,8 +726,7 @@ class BrowseApp(App[None]):
         """Show another list on the left."""
         if index >= len(self.catalog.sections):
             return
-        if self.section is not self.catalog.consumers and self.stream:
-            self.catalog.consumers.choose(self.stream)
+        self._choose_consumers()
         self.section = self.catalog.sections[index]
         self._close_page()
         self._is_message_open = False
@@ -703,7 +738,7 @@ class BrowseApp(App[None]):
         self.work(self._refresh, "facts")
 
     def _close_page(self) -> None:
-        self._page_title, self._shown_text = "", ""
+        self._page_title, self._shown_text = "", "\0"
 
     async def action_back(self) -> None:
         """Go back: from a page above, a message, the right side, a filter."""
@@ -779,10 +814,9 @@ class BrowseApp(App[None]):
         self._show()
 
     def _refocus(self, purpose: str) -> None:
-        if purpose in ("filter", "open") or not self._right_body().display:
-            self.query_one("#names").focus()
-        else:
-            self._right_body().focus()
+        before = self.query_one("#prompt", PromptLine).before
+        left = self.query_one("#names")
+        (left if purpose == "open" or before is None or not before.display else before).focus()
         self._show()
 
     def _set_query(self, text: str) -> None:
@@ -826,6 +860,12 @@ class BrowseApp(App[None]):
             return BrowseTarget("stream", name, name, subject=subject, text=name)
         if self.section is catalog.consumers:
             return BrowseTarget("consumer", name, catalog.consumers.stream, text=name)
+        if self.section is catalog.attention:
+            consumer = catalog.attention.places.get(name, ("", ""))[1]
+            return BrowseTarget("consumer" if consumer else "stream", consumer or stream, stream, text=name)
+        if self.section is catalog.letters:
+            letter = catalog.letters.facts(name).info
+            return BrowseTarget("dead letter", letter.consumer, letter.stream, letter.seq, letter.subject, name)
         if self.section is catalog.kv:
             return BrowseTarget("kv", self.bucket(), stream, text=self.bucket())
         if self.section is catalog.objects:
@@ -906,7 +946,7 @@ class BrowseApp(App[None]):
                 return explain_stream(self.manager, target.stream)
             case "consumer":
                 return explain_consumer(self.manager, target.stream, target.name)
-            case "message":
+            case "message" | "dead letter":
                 return explain_message(self.manager, target.stream, target.seq)
             case "key":
                 return explain_subject(self.manager, f"$KV.{target.stream}.{target.name}")
@@ -975,6 +1015,14 @@ class BrowseApp(App[None]):
         if not self._refuses():
             self.query_one("#prompt", PromptLine).ask("natsctl", actions.publish_line(self.target()), "", ())
 
+    def action_replay(self) -> None:
+        """Publish the message of a dead letter again, after a question."""
+        line = actions.replay_line(self.target())
+        if not line:
+            self.note("only dead letters are replayed")
+        elif not self._refuses():
+            self.work(self._confirm, "change", line, f"natsctl {shlex.join(line)}", "", "")
+
     def action_delete(self) -> None:
         """Delete the selected entry, after a question."""
         target = self.target()
@@ -996,7 +1044,7 @@ class BrowseApp(App[None]):
             self.note("nothing is changed")
             return
         self.note(f"natsctl {shlex.join(line)}")
-        status, output = await self.runner.output_of([*line, flag])
+        status, output = await self.runner.output_of([*line, flag] if flag else line)
         lines = output.strip().splitlines() or [f"exit status {status}"]
         self.note(lines[-1] if status == 0 else lines[0])
         self._reload()
@@ -1044,7 +1092,9 @@ class SectionHeads(Static):
             text = f"{mark} {place + 1} {safe(title)}"
             number = section.count
             style = "bold" if place == active else ""
-            lines.append(Text(cut(text, width - len(number) - 1), style).append(f"{number} ", "not bold dim"))
+            urgent = section.title == "Attention" and section.names
+            lines.append(Text(cut(text, width - len(number) - 1), style))
+            lines[-1].append(f"{number} ", "bold red" if urgent else "not bold dim")
         self.display = bool(lines)
         self.update(Text("\n").join(lines))
 

@@ -28,6 +28,8 @@ HISTORY: Final = 12
 """Rates that a row keeps for its sparkline."""
 NAMES_AGAIN_S: Final = 5.0
 """Seconds until the names of a list are asked for again."""
+MIN_INTERVAL_S: Final = 0.5
+"""Seconds between two counters that a rate is made of."""
 AT_ONCE: Final = 16
 """Rows that are asked for at a time."""
 
@@ -35,12 +37,12 @@ AT_ONCE: Final = 16
 class AssetFacts:
     """Facts of one row: the server's last answer, its rates, or why it cannot be shown."""
 
-    __slots__ = ("fault", "history", "info", "rate")
+    __slots__ = ("fault", "history", "info", "noted_s", "rate")
 
     def __init__(self) -> None:
         self.info: Any = None
         self.fault = ""
-        self.rate = 0.0
+        self.rate = self.noted_s = 0.0
         self.history: deque[float] = deque(maxlen=HISTORY)
 
 
@@ -48,6 +50,10 @@ class CatalogSection:
     """One list: `names` in order, and the facts of the rows that were on the screen."""
 
     title = ""
+    again_s = NAMES_AGAIN_S
+    """Seconds until the names are asked for again."""
+    has_numbers = True
+    """Whether rows show rates and a number."""
     noun = ""
     """Name of one entry in texts."""
 
@@ -59,6 +65,8 @@ class CatalogSection:
         """Whether `names` are all names."""
         self.fault = ""
         """Why the list cannot be shown."""
+        self.empty = f"no {self.title[0].lower()}{self.title[1:]}" if self.title[1:2].islower() else f"no {self.title}"
+        """Text of a list without entries."""
         self.named: list[str] = []
         """Entries that the user named."""
         self._loaded_s = 0.0
@@ -84,7 +92,7 @@ class CatalogSection:
 
     def expire(self) -> None:
         """Have the names asked for again soon."""
-        self._loaded_s = min(self._loaded_s, time.monotonic() - NAMES_AGAIN_S)
+        self._loaded_s = min(self._loaded_s, self.catalog.clock() - self.again_s)
 
     def add(self, name: str) -> None:
         """Add an entry that the list does not show, because the user may not list it."""
@@ -93,17 +101,17 @@ class CatalogSection:
 
     def is_due(self, now_s: float) -> bool:
         """Return whether the names have to be asked for."""
-        return not self._loaded_s or now_s - self._loaded_s >= NAMES_AGAIN_S
+        return not self._loaded_s or now_s - self._loaded_s >= self.again_s
 
     async def load(self) -> None:
         """Ask for the names; a refusal becomes the list's fault."""
-        self._loaded_s = time.monotonic()
+        self._loaded_s = self.catalog.clock()
         try:
             await self._load()
             self.fault = ""
         except NatsctlError as failure:
             self.fault = str(failure)
-        self._loaded_s = time.monotonic()
+        self._loaded_s = self.catalog.clock()
         listed = set(self.names)
         self.names = [*(name for name in self.named if name not in listed), *self.names]
         for name in self.known.keys() - set(self.names):
@@ -131,7 +139,13 @@ class CatalogSection:
         except NatsctlError as failure:
             facts.fault = "not allowed" if isinstance(failure, NotAuthorisedError) else str(failure)
         else:
-            facts.rate = self._rates.rate(name, self.counter_of(facts.info), self.catalog.clock())
+            self._note_rate(name)
+
+    def _note_rate(self, name: str) -> None:
+        facts, now_s = self.known[name], self.catalog.clock()
+        if now_s - facts.noted_s >= MIN_INTERVAL_S:
+            facts.noted_s = now_s
+            facts.rate = self._rates.rate(name, self.counter_of(facts.info), now_s)
             facts.history.append(facts.rate)
 
     async def info_of(self, name: str) -> Any:
@@ -218,6 +232,12 @@ class ConsumerSection(CatalogSection):
         super().__init__(catalog)
         self.stream = ""
 
+    @property
+    def count(self) -> str:
+        """Return the number of consumers, by the stream's state until they are listed."""
+        info = self.catalog.streams.facts(self.stream).info
+        return super().count if self.was_loaded or info is None else f"{info.state.consumer_count:,}"
+
     def choose(self, stream: str) -> None:
         """Show the consumers of another stream."""
         if stream != self.stream:
@@ -257,18 +277,19 @@ class Catalog:
         self.manager = manager
         self.changed = changed
         self.clock: Callable[[], float] = time.monotonic
+        from natsctl.cli.browse import sections
+
         self.streams = StreamSection(self)
         self.consumers = ConsumerSection(self)
         self.kv = KeyValueSection(self)
         self.objects = ObjectSection(self)
+        self.services = sections.ServiceSection(self)
+        self.letters = sections.DeadLetterSection(self)
+        self.servers = sections.ServerSection(self)
+        self.attention = sections.AttentionSection(self)
 
     @property
     def sections(self) -> tuple[CatalogSection, ...]:
         """Return the lists in the order of the screen."""
-        return (self.streams, self.consumers, self.kv, self.objects)
-
-    async def refresh(self, section: CatalogSection, shown: Sequence[str]) -> None:
-        """Bring a list and its rows on the screen up to date."""
-        if section.is_due(self.clock()):
-            await section.load()
-        await section.refresh(shown)
+        assets = (self.streams, self.consumers, self.kv, self.objects)
+        return (self.attention, *assets, self.services, self.letters, self.servers)

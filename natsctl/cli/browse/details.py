@@ -7,15 +7,18 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from natsctl.api import headers
-from natsctl.api.units import format_size
+from natsctl.api.units import format_size, plural
 from natsctl.cli.render.page import Page
-from natsctl.cli.render.text import body_text, count, safe, stamp
+from natsctl.cli.render.text import body_text, count, duration, safe, stamp, when
 
 if TYPE_CHECKING:
     from natsctl.api.archive.archive import ArchivedMessage
     from natsctl.api.consumer import ConsumerInfo
     from natsctl.api.stream import StreamInfo
+    from natsctl.client.deadletters.letters import DeadLetter
     from natsctl.client.explain.explanation import Explanation
+    from natsctl.client.services import ServiceStats
+    from natsctl.client.system.system_account import ServerAnswer
 
 MAX_BODY: Final = 256 * 1024
 """Bytes of a body that are shown; `natsctl stream get` prints all of it."""
@@ -59,6 +62,44 @@ def object_status(info: Any) -> Page:
     from natsctl.cli.render.bucket_pages import render_object_bucket
 
     return render_object_bucket(info)
+
+
+def service_page(instances: list[ServiceStats]) -> Page:
+    """Return the instances of a service and the requests to their endpoints."""
+    page = Page(f"Service {safe(instances[0].name)}")
+    for instance in instances:
+        section = page.section(f"{safe(instance.id)} {safe(instance.version)}, since {when(instance.started)}")
+        for endpoint in instance.endpoints:
+            times = f"{duration(endpoint.average_processing_time)} on average"
+            section.row(
+                safe(endpoint.name), f"{safe(endpoint.subject)}, {plural(endpoint.num_requests, 'request')}, {times}"
+            )
+            if endpoint.num_errors:
+                section.row("", f"{plural(endpoint.num_errors, 'error')}: {safe(endpoint.last_error)}")
+    return page
+
+
+def letter_page(letter: DeadLetter) -> Page:
+    """Return a dead letter with all its advisories."""
+    page = Page(f"Message {letter.seq} of Stream {safe(letter.stream)}")
+    section = page.section()
+    section.row("Consumer", safe(letter.consumer))
+    section.row("Sequence", count(letter.seq))
+    section.maybe("Subject", safe(letter.subject))
+    section.row("Reason", safe(letter.reason))
+    section.row("Deliveries", count(letter.deliveries))
+    section.row("Message exists", {None: "not known", True: "true", False: "false"}[letter.exists])
+    section.maybe("Copied", {None: "", True: "true", False: "false"}[letter.copied])
+    advisories = page.section("Advisories")
+    for advisory in letter.advisories:
+        advisories.row(when(advisory.time), f"{safe(advisory.reason)}, {plural(advisory.deliveries, 'attempt')}")
+    return page
+
+
+def server_page(answer: ServerAnswer) -> Page:
+    from natsctl.cli.render.servers import render_server
+
+    return render_server(answer)
 
 
 def explanation(reasons: Explanation) -> Page:

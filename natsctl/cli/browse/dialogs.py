@@ -24,25 +24,25 @@ MAX_OUTPUT: Final = 512 * 1024
 _REDRAW_S: Final = 0.1
 
 KEYS: Final = (
-    ("↑ ↓ k j", "move; PgUp PgDn Ctrl-B Ctrl-F by pages, g G to the ends"),
-    ("Enter → l", "go in: from the lists to their pages, from a row to its page"),
+    ("↑ ↓ k j", "move; PgUp PgDn Ctrl-B Ctrl-F: a page; g G: an end"),
+    ("Enter → l", "go in: to the pages of an entry, to a message"),
     ("Esc ← h", "go back"),
-    ("Tab", "change between left and right; 1 to 9 choose a list"),
-    ("[ ]", "the page before or after: configuration, state, consumers, messages"),
-    ("/", "filter: names, or messages by the flags of natsctl stream search"),
-    (":", "any natsctl command line; Tab completes, ! before it runs it in the terminal"),
+    ("Tab", "change between left and right; 1 … 8: a list"),
+    ("[ ]", "the page before or after"),
+    ("/", "filter names, or messages as stream search does"),
+    (":", "a natsctl command line; Tab completes, :! is run"),
+    ("", "in the terminal"),
     ("f", "follow new messages"),
-    ("v", "the body as text, JSON or bytes"),
+    ("v", "show a body as text, JSON or bytes"),
     ("#", "go to a message by its sequence"),
-    ("o", "open an entry by its name, also one that the list does not show"),
-    ("x", "explain: why is nothing delivered, stored or seen?"),
+    ("o", "open an entry by its name"),
+    ("x", "explain why nothing is delivered, stored or seen"),
     ("y", "copy the name, the page or the body"),
     ("e", "edit the configuration in $EDITOR"),
     ("p", "publish a message, or put a key"),
     ("r", "replay a dead letter"),
     ("d", "delete, after a question that shows the loss"),
-    ("?", "these keys"),
-    ("q", "end"),
+    ("q", "end; ? shows these keys"),
 )
 
 

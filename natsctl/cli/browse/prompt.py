@@ -13,6 +13,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Vertical
 from textual.message import Message
+from textual.widget import Widget
 from textual.widgets import Input, Static
 
 from natsctl.cli.framework.candidates import ANY_FILE, Candidate, candidates
@@ -30,7 +31,6 @@ class PromptLine(Vertical):
 
     BINDINGS: ClassVar[list[Any]] = [
         Binding("escape", "leave", show=False),
-        Binding("tab", "complete", show=False, priority=True),
         Binding("up", "history(-1)", show=False),
         Binding("down", "history(1)", show=False),
     ]
@@ -54,6 +54,8 @@ class PromptLine(Vertical):
     def __init__(self, leading: Callable[[], Sequence[str]], **options: Any) -> None:
         super().__init__(**options)
         self.purpose = ""
+        self.before: Widget | None = None
+        """The widget that had the focus."""
         self._prefix: Sequence[str] = ()
         self._leading = leading
         self._found: list[Candidate] = []
@@ -75,6 +77,7 @@ class PromptLine(Vertical):
         self.border_title = purpose
         self._place = len(self._history.setdefault(purpose, []))
         line = self.query_one(Input)
+        self.before = self.app.focused
         line.placeholder = hint
         self.display = True
         with line.prevent(Input.Changed):

@@ -16,6 +16,8 @@ from natsctl.client.audit.bundle import STREAM_TYPE
 from natsctl.client.checks import METADATA, MonitoringCheck, judge_consumer, judge_stream
 
 Document = Mapping[str, Any]
+NEAR_PERCENT: Final = 90.0
+"""Use of a limit that is reported, in percent."""
 
 
 def _streams(inspection: AuditInspection) -> Iterator[tuple[str, str, str, dict[str, Any]]]:
@@ -78,24 +80,27 @@ def high_cardinality(inspection: AuditInspection) -> CheckOutcome:
     "jetstream",
     "Stream Limits",
     "Stream usage is below the configured limits",
-    percent("messages", "Alert if messages near configured limit", 90),
-    percent("bytes", "Alert if size near configured limit", 90),
-    percent("consumers", "Alert if consumer count near configured limit", 90),
+    percent("messages", "Alert if messages near configured limit", NEAR_PERCENT),
+    percent("bytes", "Alert if size near configured limit", NEAR_PERCENT),
+    percent("consumers", "Alert if consumer count near configured limit", NEAR_PERCENT),
 )
 def stream_limits(inspection: AuditInspection) -> CheckOutcome:
     for account, stream, server, document in _streams(inspection):
-        for what, held, most in (
-            ("messages", "messages", "max_msgs"),
-            ("bytes", "bytes", "max_bytes"),
-            ("consumers", "consumer_count", "max_consumers"),
-        ):
-            value, limit = _number(document, "state", held), _number(document, "config", most)
-            if limit > 0 and value > int(limit * inspection.value(what) / 100):
-                inspection.fault(
-                    f"stream {stream} (in {account} on {server}) using {value * 100 / limit:.1f}% "
-                    f"of {what} limit ({value}/{limit})"
-                )
+        for text in near_limits(document, inspection.value):
+            inspection.fault(f"stream {stream} (in {account} on {server}) {text}")
     return inspection.outcome(CheckOutcome.WARN)
+
+
+def near_limits(document: Document, percentage: Callable[[str], float] = lambda what: NEAR_PERCENT) -> Iterator[str]:
+    """Yield a text for each limit that a stream uses by more than `percentage(what)` percent."""
+    for what, held, most in (
+        ("messages", "messages", "max_msgs"),
+        ("bytes", "bytes", "max_bytes"),
+        ("consumers", "consumer_count", "max_consumers"),
+    ):
+        value, limit = _number(document, "state", held), _number(document, "config", most)
+        if limit > 0 and value > int(limit * percentage(what) / 100):
+            yield f"using {value * 100 / limit:.1f}% of {what} limit ({value}/{limit})"
 
 
 def _switch(text: str) -> bool:
@@ -126,14 +131,19 @@ def _limits(inspection: AuditInspection, asset: Document, readers: Readers, what
 
     None if monitoring is not enabled there, or if a limit is invalid (that is reported).
     """
-    metadata = (asset.get("config") or {}).get("metadata") or {}
     try:
-        if not _switch(str(metadata.get(f"{METADATA}enabled", "false"))):
-            return None
-        return {key: read(str(metadata[METADATA + key])) for key, read in readers.items() if METADATA + key in metadata}
+        return monitoring_limits(asset, readers)
     except ValueError as failure:
         inspection.fault(f"WARNING: {what}: its metadata cannot be read: {failure}")
         return None
+
+
+def monitoring_limits(asset: Document, readers: Readers) -> dict[str, Any] | None:
+    """Return the limits in the metadata of a stream or consumer, None without monitoring. Raises ValueError."""
+    metadata = (asset.get("config") or {}).get("metadata") or {}
+    if not _switch(str(metadata.get(f"{METADATA}enabled", "false"))):
+        return None
+    return {key: read(str(metadata[METADATA + key])) for key, read in readers.items() if METADATA + key in metadata}
 
 
 @registered(

@@ -26,7 +26,16 @@ from natsctl.client.explain.evidence import (
     span,
     subjects_of,
 )
-from natsctl.client.explain.explanation import MAX_SHOWN, Cause, Explanation, Outcome, apply_rules, listed, near_misses
+from natsctl.client.explain.explanation import (
+    MAX_SHOWN,
+    Cause,
+    Explanation,
+    Outcome,
+    apply_rules,
+    causes_of,
+    listed,
+    near_misses,
+)
 
 if TYPE_CHECKING:
     from natsctl.api.requests import StoredMsg
@@ -77,6 +86,11 @@ def explain_facts(facts: ConsumerFacts) -> Explanation:
         healthy = f"messages are being delivered: {plural(info.num_pending, 'message')} left"
     about = f"Consumer {info.stream_name} > {info.name}"
     return apply_rules(about, RULES, facts, healthy, unknown=[*_UNSEEN, *facts.unknown], state=_state(facts))
+
+
+async def urgent_causes(manager: Manager, stream: StreamReport, consumer: ConsumerReport) -> list[Cause]:
+    """Return the causes of a consumer that call for action. Raises as `explain_consumer`."""
+    return causes_of(URGENT, await _facts(manager, stream, consumer))
 
 
 async def _facts(manager: Manager, stream: StreamReport, consumer: ConsumerReport) -> ConsumerFacts:
@@ -447,3 +461,15 @@ RULES: tuple[Callable[[ConsumerFacts], Outcome], ...] = (
     _replicas,
 )
 """The rules of a consumer, in the order of their causes."""
+URGENT: tuple[Callable[[ConsumerFacts], Outcome], ...] = (
+    _leader,
+    _unmatched,
+    _unbound,
+    _outstanding,
+    _exhausted,
+    _floor,
+    _repeated,
+    _removed,
+    _replicas,
+)
+"""The rules that call for action; the others explain the effects of a configuration."""

@@ -55,6 +55,11 @@ def apply_rules(
     return Explanation(about, causes[0].text if causes else healthy, causes, fine, **rest)
 
 
+def causes_of(rules: Iterable[Callable[[FactsT], Outcome]], facts: FactsT) -> list[Cause]:
+    """Return the causes that rules find, in their order."""
+    return [outcome for rule in rules if isinstance(outcome := rule(facts), Cause)]
+
+
 def listed(names: Sequence[object], most: int = MAX_SHOWN) -> str:
     """Return names separated by commas, the first few of many."""
     shown = ", ".join(map(str, names[:most]))

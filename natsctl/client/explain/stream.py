@@ -22,7 +22,16 @@ from natsctl.client.explain.evidence import (
     span,
     subjects_of,
 )
-from natsctl.client.explain.explanation import MAX_SHOWN, Cause, Explanation, Outcome, apply_rules, is_selected, listed
+from natsctl.client.explain.explanation import (
+    MAX_SHOWN,
+    Cause,
+    Explanation,
+    Outcome,
+    apply_rules,
+    causes_of,
+    is_selected,
+    listed,
+)
 
 if TYPE_CHECKING:
     from natsctl.api.consumer import ConsumerInfo
@@ -59,6 +68,11 @@ async def explain_stream(manager: Manager, stream: str) -> Explanation:
     except ApiResponseError as failure:  # without a quorum nothing but this stream's info is answered
         return _unanswered(about, [str(failure), *(absent_replicas(info.cluster) if info.cluster else ())])
     return explain_facts(facts)
+
+
+async def urgent_causes(manager: Manager, info: StreamReport) -> list[Cause]:
+    """Return the causes of a stream that call for action. Raises as `explain_stream`."""
+    return causes_of(URGENT, await _facts(manager, info))
 
 
 def _unanswered(about: str, evidence: list[str]) -> Explanation:
@@ -422,3 +436,14 @@ RULES: tuple[Callable[[StreamFacts], Outcome], ...] = (
     _limits,
 )
 """The rules of a stream, in the order of their causes."""
+URGENT: tuple[Callable[[StreamFacts], Outcome], ...] = (
+    _leader,
+    _failing,
+    _full,
+    _account,
+    _origins,
+    _lost,
+    _consumers,
+    _replicas,
+)
+"""The rules that call for action; the others explain the effects of a configuration."""

@@ -46,15 +46,13 @@ class Browsing:
         self.app = app
         self.pilot = pilot
         self.now_s = 1_000.0
-        app.catalog.clock = lambda: self.now_s
 
     async def settle(self) -> None:
         """Wait until nothing is asked for or drawn any more."""
         for _ in range(2):
             await self.pilot.pause()
-            await self.app.workers.wait_for_complete(
-                [worker for worker in self.app.workers if worker.group in ("names", "facts", "messages", "explain")]
-            )
+            while any(self.app._is_busy(group) for group in ("names", "facts", "messages", "explain")):
+                await self.pilot.pause(0.01)
             await self.pilot.pause(0.03)
 
     async def press(self, *keys: str) -> None:
@@ -125,8 +123,13 @@ def browse(monkeypatch: pytest.MonkeyPatch) -> Browse:
         try:
             read_only = options.get("read_only", False)
             app = BrowseApp(Manager(connection), CommandRunner(flags, read_only=read_only), **options)
+            app.catalog.clock = lambda: browsing.now_s if browsing else 1_000.0
+            browsing: Browsing | None = None
             async with app.run_test(size=size) as pilot:
                 browsing = Browsing(app, pilot)
+                await browsing.settle()
+                while not app.catalog.attention.complete:
+                    await pilot.pause(0.02)
                 await browsing.settle()
                 yield browsing
         finally:

@@ -41,4 +41,4 @@ async def test_the_keys_are_on_one_screen(browse: Browse, shop: str) -> None:
         await browsing.press("question_mark")
         browsing.looks_like("keys-80x24-dark")
         await browsing.press("escape")
-        assert "▾ 1 Streams" in browsing.text
+        assert "▾ 2 Streams" in browsing.text
