@@ -1,12 +1,12 @@
-"""Dead letters: messages that a consumer was given too often, with what they hold.
+"""Dead letters: messages that a consumer gave up or terminated, with their contents.
 
-    natsctl stream add DEAD --subjects '$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.>' --defaults
+    natsctl deadletter enable --all
     python examples/spark/dead_letters.py
-    python examples/spark/dead_letters.py --out /data/dead_letters    # as Parquet, in place of the table
+    python examples/spark/dead_letters.py --out /data/dead_letters    # as Parquet, not as a table
 
-A consumer with --max-deliver gives up a message after so many deliveries, and the server tells that in an advisory. The
-stream DEAD keeps the advisories; each names stream and sequence of its message, which is still in its stream unless
-limits have removed it.
+The stream DEADLETTERS keeps the server's advisories about such messages, and `natsctl deadletter` shows and replays
+them one by one. Each advisory has the stream and sequence of its message. The message is still in its stream unless a
+limit or its retention has removed it.
 """
 
 from __future__ import annotations
@@ -18,16 +18,18 @@ from pyspark.sql import functions as F
 
 from natsctl.spark import json_table
 
-ADVISORIES = "DEAD"
-ADVISORY = "stream string, consumer string, stream_seq bigint, deliveries bigint"
+ADVISORIES = "DEADLETTERS"
+TYPES = [f"io.nats.jetstream.advisory.v1.{kind}" for kind in ("max_deliver", "terminated")]
+ADVISORY = "type string, stream string, consumer string, stream_seq bigint, deliveries bigint, reason string"
 
 
 def dead_letters(spark: SparkSession, streams: str = "ORDERS", **options: str) -> DataFrame:
-    """A row for each message of the streams that a consumer has given up; without a body where it is gone."""
+    """Return a row for each message that consumers gave up or terminated; without a body if it does not exist."""
     read = spark.read.format("jetstream").options(**options)
     advisories = (
         json_table(spark, ADVISORIES, ADVISORY, **options)
         .select("value.*")
+        .where(F.col("type").isin(*TYPES))  # copies of messages are in the stream, too
         .groupBy("stream", F.col("stream_seq").alias("seq"))
         .agg(F.max("deliveries").alias("deliveries"), F.sort_array(F.collect_set("consumer")).alias("consumers"))
     )

@@ -142,6 +142,7 @@ def natsctl(
 ) -> Iterator[Callable[..., Done]]:
     """Runs a command line on a server without streams; `stdin` is what a pipe would hold, else it is empty."""
     monkeypatch.setenv("NATS_URL", shared_server.url)
+    monkeypatch.setenv("NATS_TIMEOUT", "60s")  # the disk of a busy machine may take more than 5 s
     monkeypatch.setenv("NO_COLOR", "1")
 
     def run(*words: str, stdin: bytes | None = None) -> Done:

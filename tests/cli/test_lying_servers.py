@@ -53,8 +53,8 @@ COMMANDS: Final = [
     ("events --stream OBJ_O", events),
 ]
 _OF_SYSTEM = ("server", "top", "audit")
-SLOWEST_S: Final = 10.0
-"""Above any sum of timeouts of one command: those that run into this would not have ended."""
+MAX_CPU_S: Final = 10.0
+"""CPU that no command needs, on a busy machine either: one that reads a list without an end takes more."""
 
 pytestmark = pytest.mark.ours("the answers are made up, and both servers' are alike")
 
@@ -122,10 +122,10 @@ def faults(lied: Callable[..., Done], number: int, every: int, **changes: Any) -
     for name, function in COMMANDS[number % every :: every]:
         full = [word for word in _words(name, function, "200ms") if word != "--dry-run"]
         for words in (full, [word for word in full if word != "--json"]):
-            begin_s = time.monotonic()
+            begin_s = time.process_time()
             why = fault(lied(words, **changes), "--json" in words)
-            if time.monotonic() - begin_s > SLOWEST_S:
-                why = f"it took {time.monotonic() - begin_s:.0f} s"
+            if time.process_time() - begin_s > MAX_CPU_S:
+                why = f"it took {time.process_time() - begin_s:.0f} s of CPU"
             if why:
                 found.append(f"natsctl {' '.join(words)}: {why}")
     return found

@@ -23,6 +23,7 @@ import nats.errors
 import pytest
 import yaml
 
+from natsctl.client.deadletters.capture import EVERY_STREAM, CaptureOptions, capture_config
 from natsctl.spark.source.jetstream_api import JetStreamApi
 from natsctl.testing.process import ServerProcess
 from tests.spark.source.streams import make, messages
@@ -97,12 +98,13 @@ def test_totals_are_published_once_however_often_the_query_is_killed(
     assert sorted(stored(api, "TOTALS")) == sorted([ann, bob, later])
 
 
-def test_dead_letters_are_told_with_what_they_hold(
+def test_dead_letters_have_the_contents_of_their_messages(
     spark: SparkSession, api: JetStreamApi, server: ServerProcess
 ) -> None:
     make(api, "ORDERS", 0)
-    advisories = "$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.>"
-    api.ask("STREAM.CREATE.DEAD", {"name": "DEAD", "subjects": [advisories]})
+    config = capture_config(EVERY_STREAM, CaptureOptions(copies=True))
+    api.ask("STREAM.CREATE.DEADLETTERS", config)
+    publish(api, "$DLQ.ORDERS.IMPATIENT.9.9", "not JSON")
     for number in range(3):
         publish(api, "ORDERS.new", f"order {number}")
     give_up(api, "ORDERS", 3)
@@ -266,7 +268,7 @@ def test_the_manifest_for_kubernetes_starts_what_its_image_has() -> None:
 
 
 def give_up(api: JetStreamApi, name: str, number: int) -> None:
-    """Have a consumer fetch so many messages, acknowledge none, and the server tell that it gives them up."""
+    """Have a consumer fetch so many messages, acknowledge none, and the server report that it gives them up."""
     config = {"durable_name": "IMPATIENT", "ack_policy": "explicit", "max_deliver": 1, "ack_wait": 200_000_000}
     api.create_consumer(name, "IMPATIENT", config)
 
@@ -276,7 +278,7 @@ def give_up(api: JetStreamApi, name: str, number: int) -> None:
         fetched = 0
         while fetched < number:
             fetched += len(await consumer.fetch(number - fetched, timeout=10))
-        while api.stream_info("DEAD")["state"]["messages"] < number:
+        while api.stream_info("DEADLETTERS")["state"]["messages"] < number + 1:
             with contextlib.suppress(nats.errors.TimeoutError):
                 await consumer.fetch(1, timeout=0.3)
         await client.close()

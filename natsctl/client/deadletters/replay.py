@@ -197,7 +197,7 @@ async def remove_letters(manager: Manager, letters: Letters, copying: Collection
 
 
 async def remove_orphans(manager: Manager, captures: Iterable[CaptureStream]) -> None:
-    """Remove copies without an advisory, which an interrupted run leaves."""
+    """Remove copies without an advisory: an interrupted run leaves them."""
     for capture in captures:
         if not capture.copies:
             continue

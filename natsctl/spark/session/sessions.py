@@ -13,6 +13,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple, cast
 from natsctl.spark.session.connect import remote_for, remote_session
 from natsctl.spark.session.failures import quieten, quieten_interrupts
 from natsctl.spark.session.installation import compiled_imports, pyspark_folder
+from natsctl.spark.session.source_warnings import warnings_passed_on
 from natsctl.spark.session.spark_options import SparkOptions, application_settings, python_program, session_settings
 from natsctl.spark.session.virtual_machine import Launch, VirtualMachine, launch_of, running_machine
 
@@ -166,6 +167,7 @@ def own_session(
     with running_machine(launch, log) as machine:
         try:
             with contextlib.ExitStack() as stack:
+                stack.enter_context(warnings_passed_on(machine.log))
                 with _environment(machine, options):
                     session = stack.enter_context(_session_of({}))
                 with texts_kept():

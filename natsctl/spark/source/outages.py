@@ -16,6 +16,8 @@ from natsctl.spark.source.handshake import ServerSettings
 MAX_PAUSE_S: Final = 5.0
 """Upper bound of pauses, unless `retryInterval` is longer: about the time that a returned server goes unnoticed."""
 LOG_EVERY_S: Final = 10.0
+PREFIX: Final = "jetstream: "
+"""The beginning of warnings; sessions look for it in Spark's output."""
 _log = logging.getLogger("natsctl.spark.jetstream")
 
 
@@ -33,7 +35,7 @@ class Outage:
     def end(self) -> None:
         """Note a success: the next failure begins another outage."""
         if self._attempts and self._logged > self._began:
-            _log.warning("the server answers again, after %.0f s", time.monotonic() - self._began)
+            _log.warning("%sthe server answers again, after %.0f s", PREFIX, time.monotonic() - self._began)
         self._attempts = 0
 
     def pause(self, failure: JetStreamSourceError) -> None:
@@ -55,6 +57,6 @@ class Outage:
             pause_s = min(pause_s, left_s)
         if self._attempts == 1 or now - self._logged >= LOG_EVERY_S:
             limit = f"for {left_s:.0f} s more" if settings.retries is None else f"{settings.retries} times at most"
-            _log.warning("%s; trying again, %s%s", failure.text, limit, self._hint)
+            _log.warning("%s%s; trying again, %s%s", PREFIX, failure.text, limit, self._hint)
             self._logged = max(now, self._began + 1e-9)
         time.sleep(pause_s)
