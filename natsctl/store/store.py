@@ -47,6 +47,8 @@ __all__ = ["RecoveryReport", "Store", "StoreOptions", "StreamStore"]
 
 RETRY_NS = 1_000_000_000
 """Time between attempts to restore the reserve, and to write what found no room."""
+LOOKED_AT = 4
+"""Streams that a commit looks at to close one, if too many are open."""
 _FOLDER = r"s(\d{6,})"
 
 
@@ -508,12 +510,13 @@ class Store:
             del self.streams[key]
 
     def _close_idle(self) -> None:
-        for stream in list(self._open):
-            if len(self._open) <= self.options.max_open_streams // 2:
-                break
+        """Look at a few of too many open streams, oldest first; one that is not idle comes later again."""
+        for stream in [*islice(self._open, LOOKED_AT)]:
+            del self._open[stream]
             if stream.idle and isinstance(stream.backing, FileStream):
                 stream.backing.close_idle()
-                del self._open[stream]
+            else:
+                self._open[stream] = None
 
     def report_fault(self, text: str) -> None:
         if text not in self.faults:

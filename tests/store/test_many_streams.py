@@ -2,7 +2,11 @@
 
 import errno
 
+from msgspec.structs import replace
+
 from natsctl.store import journal
+from natsctl.store.file_stream import FileStream
+from natsctl.store.store import LOOKED_AT
 
 
 def made(lab, count):
@@ -73,3 +77,23 @@ def test_records_of_a_start_give_way_to_what_is_written_after_it(lab):
     stream.append_record(2, b"new")
     lab.pump(store)
     assert stream.records() == [(1, b"record"), (2, b"new")]
+
+
+def test_a_commit_looks_at_a_few_of_the_streams_that_are_open(lab, monkeypatch):
+    lab.options = replace(lab.options, max_open_streams=8)
+    store = made(lab, 100)
+    looks, looked = [], FileStream.unsynced
+    monkeypatch.setattr(FileStream, "unsynced", property(lambda files: looks.append(1) or looked.fget(files)))
+    most = 0
+    for lazy in (True, False):
+        for stream in store.streams.values():
+            stream.lazy = lazy
+            stream.append(b"s", b"", b"more", 2)
+            before = len(looks)
+            commit = stream.begin_commit()
+            commit.run()
+            stream.finish_commit(commit)
+            most = max(most, len(looks) - before)
+        if lazy:
+            assert len(store._open) == 100  # they wait for a sync
+    assert most <= LOOKED_AT + 2 and len(store._open) <= 8
