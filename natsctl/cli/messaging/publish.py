@@ -172,6 +172,23 @@ class Pause(NamedTuple):
         await asyncio.sleep(self.least_s + random.uniform(0, self.jitter_s))
 
 
+class UnsentMessages:
+    """The messages of the command line that were not sent; another connection continues with the same one."""
+
+    def __init__(self, messages: Iterator[Outgoing]) -> None:
+        self.sent = 0
+        self._messages = messages
+        self._first: Outgoing | None = None
+
+    def __iter__(self) -> Iterator[Outgoing]:
+        """Yield each message; it counts as sent when the next one is requested."""
+        while (message := self._first or next(self._messages, None)) is not None:
+            self._first = message
+            yield message
+            self._first = None
+            self.sent += 1
+
+
 class Publishing(NamedTuple):
     """The messages to publish, their number and options."""
 
@@ -184,6 +201,7 @@ class Publishing(NamedTuple):
     templates: bool
     quiet: bool
     json: bool
+    unsent: UnsentMessages
 
     @property
     def total(self) -> int | None:
@@ -195,19 +213,15 @@ class Publishing(NamedTuple):
         """Return whether there are too many messages to report each one."""
         return self.total is None or self.total > MANY
 
-    def messages(self) -> Iterator[Outgoing]:
-        for body in self.input.all():
-            yield from self._of(body)
-
     async def arriving(self) -> AsyncIterator[Outgoing]:
         """Yield each message as its body arrives."""
-        async for body in self.input.arriving():
-            for message in self._of(body):
+        if not self.input.lines:
+            for message in self.unsent:
                 yield message
-
-    def _of(self, body: bytes) -> Iterator[Outgoing]:
-        """Yield the messages with one body, numbered from 1 as templates count them."""
-        yield from filled(Outgoing(self.subject, body, self.headers), self.times, self.templates)
+            return
+        async for body in self.input.arriving():
+            for message in filled(Outgoing(self.subject, body, self.headers), self.times, self.templates):
+                yield message
 
     def report(self, message: Outgoing) -> None:
         if not self.quiet and not self.json and not self.many:
@@ -253,7 +267,9 @@ def publish(
     headers = (*(pair for pair in read_headers(header) if pair[0].lower() not in by_flag), *flagged_headers)
     pause = Pause(sleep, jitter)
     read = BodySource(body, force_stdin, send_on)
-    outgoing = Publishing(subject, read, headers, reply, count, pause, templates, quiet, json)
+    message = Outgoing(subject, b"", headers)
+    every = (one for part in read.all() for one in filled(message._replace(body=part), count, templates))
+    outgoing = Publishing(subject, read, headers, reply, count, pause, templates, quiet, json, UnsentMessages(every))
     atomic = "--atomic" in given
     if atomic and not read.lines and count == 1:
         raise UsageError(
@@ -263,15 +279,15 @@ def publish(
     if session.dry_run:
         _preview(outgoing, atomic, stored)
     work = _publish_batch if atomic else _publish_stored if stored else _publish_plain
-    single = not (atomic or read.lines) and count == 1
-    if single:
+    sequential = count == 1 or (stored and not pause)
+    if sequential and not (atomic or read.lines):
         session.ask(lambda manager: work(manager, outgoing), changes=True)
     else:
         session.run(lambda manager: work(manager, outgoing))
 
 
 def _preview(outgoing: Publishing, atomic: bool, stored: bool) -> None:
-    every = outgoing.messages()
+    every = iter(outgoing.unsent)
     messages = numbered(every) if atomic else list(itertools.islice(every, SHOWN_DRY))
     total = len(messages) + sum(1 for _ in every)
     shown = [Planned(one.subject, one.body, one.headers) for one in messages[:SHOWN_DRY]]
@@ -299,7 +315,7 @@ async def _publish_plain(manager: Manager, outgoing: Publishing) -> None:
 
 
 async def _publish_stored(manager: Manager, outgoing: Publishing) -> None:
-    number = 0
+    number = outgoing.unsent.sent
     with _tracking(outgoing) as tracker:
         async for message in outgoing.arriving():
             if number and outgoing.pause:
@@ -312,7 +328,7 @@ async def _publish_stored(manager: Manager, outgoing: Publishing) -> None:
 
 
 async def _publish_batch(manager: Manager, outgoing: Publishing) -> None:
-    messages = list(outgoing.messages())
+    messages = list(outgoing.unsent)
     if not messages:
         raise UsageError("no messages to publish: stdin is empty")
     answer = await publish_batch(manager, messages)

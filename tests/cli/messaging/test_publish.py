@@ -15,9 +15,11 @@ from typing import Any
 
 import pytest
 
+from natsctl.api.errors import ExitCode
 from natsctl.client.messaging.messages import stream_headers
-from natsctl.testing.process import ServerProcess
+from natsctl.testing.process import Kind, ServerProcess
 from tests.cli.messaging.conftest import until_stored
+from tests.support.conf_server import ConfServer
 
 pytestmark = pytest.mark.ours("what a client makes of words and stdin")
 
@@ -310,3 +312,17 @@ def test_lines_go_out_as_they_come(stored: Run, begun: Run) -> None:
     publisher.send_signal(2)
     assert publisher.wait(60) == 130
     assert "Traceback" not in publisher.stderr.read()
+
+
+@pytest.mark.parametrize("kind", ["natsctl", pytest.param("reference", marks=pytest.mark.reference)])
+def test_a_refusal_midway_repeats_no_message(kind: Kind, command: Run, tmp_path: Path) -> None:
+    """The first connection stores a message, and leaves the refusal of the second to the other one."""
+    rights = '{ publish: { allow: ["$JS.API.>", "s.1"] } }'
+    text = f"jetstream {{ store_dir: {json.dumps(str(tmp_path / 'js'))} }}\n"
+    text += f"authorization {{ users: [{{ user: ann, password: x, permissions: {rights} }}] }}\n"
+    with ConfServer(tmp_path / "server", kind, text) as server:
+        natsctl = command(server.url.replace("nats://", "nats://ann:x@"))
+        assert natsctl("str", "add", "S", "--subjects", "s.*", "--defaults").code == 0
+        done = natsctl("pub", "s.{{Count}}", "x", "--count", "3", "--jetstream")
+        assert (done.code, done.out.count("Stored in Stream"), "s.2" in done.err) == (ExitCode.NOT_AUTHORISED, 1, True)
+        assert natsctl("str", "info", "S", "-j").json["state"]["messages"] == 1
