@@ -156,15 +156,21 @@ class BlockingConnection:
         reply = f"{self._inbox}.{self._requests:x}".encode()
         deadline_s = time.monotonic() + timeout_s
         self.send(begin + encode_pub(subject_bytes, reply, header, body))
-        return self._wait(ANSWERS, reply, deadline_s)
+        return self._wait(ANSWERS, reply, deadline_s)[2:]
+
+    def next_of(self, sid: int, timeout_s: float) -> tuple[bytes, bytes, bytes, bytes]:
+        """Return subject, reply, header block and body of the next message of a subscription."""
+        return self._wait(b"%d" % sid, b"", time.monotonic() + timeout_s)
 
     def flush(self, timeout_s: float) -> None:
         """Return when the server has read everything that was sent."""
         self.send(PING_LINE)
         self._wait(b"", b"PONG", time.monotonic() + timeout_s)
 
-    def _wait(self, awaited_sid: bytes, awaited: bytes, deadline_s: float) -> tuple[bytes, bytes]:
-        """Return the next message of a subscription on a subject; without a subscription, wait for that line.
+    def _wait(self, awaited_sid: bytes, awaited: bytes, deadline_s: float) -> tuple[bytes, bytes, bytes, bytes]:
+        """Return the next message of a subscription, on a subject unless that is empty.
+
+        Without a subscription wait for a line.
 
         Late answers and messages of ended subscriptions are dropped; other messages wait in `_rest` for their reader.
         """
@@ -173,10 +179,10 @@ class BlockingConnection:
         try:
             while True:
                 data, at = buffer.join(self.read(deadline_s - time.monotonic())), 0
-                for end, sid, subject, _, header, body in frames(data):
+                for end, sid, subject, reply, header, body in frames(data):
                     begin, at = at, end
-                    if subject == awaited and sid == awaited_sid:
-                        return header, body
+                    if sid == awaited_sid and subject == (awaited or subject):
+                        return subject, reply, header, body
                     if not sid:
                         self.handle_line(subject)
                     elif sid not in self._left and sid != ANSWERS:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
@@ -114,6 +115,32 @@ class NeedsMoreError(Exception):
         self.answered = dict(answered)
 
 
+class PlainSubscription:
+    """The part of a Subscription that requests use."""
+
+    watched = ""
+
+    def __init__(self, connection: PlainConnection, wire: BlockingConnection, subject: str) -> None:
+        self.subject = subject
+        self._connection = connection
+        self._wire = wire
+        self._sid = wire.subscribe(subject)
+
+    async def next(self, timeout_s: float) -> Message | None:
+        """Return the next message, None if it does not come in time; raises as `PlainConnection.request`."""
+        try:
+            subject, reply, header, body = self._wire.next_of(self._sid, timeout_s)
+        except TimeoutError:
+            return None
+        except (OSError, ValueError) as failure:
+            raise self._connection.failed(failure) from failure
+        return to_message(subject, reply, body, header)
+
+    async def stop(self) -> None:
+        with suppress(OSError):
+            self._wire.unsubscribe(self._sid)
+
+
 class PlainConnection:
     """The part of a Connection that single requests use, on one plain socket."""
 
@@ -161,7 +188,7 @@ class PlainConnection:
         except TimeoutError:
             raise UnreachableError(f"no answer on {subject} within {wait_s:g}s") from None
         except (OSError, ValueError) as failure:
-            raise self._failed(failure) from failure
+            raise self.failed(failure) from failure
         return to_message(b"", b"", answer, header)
 
     async def publish(
@@ -175,7 +202,17 @@ class PlainConnection:
         except TimeoutError:
             raise UnreachableError(f"no answer from {self.target.shown}") from None
         except (OSError, ValueError) as failure:
-            raise self._failed(failure) from failure
+            raise self.failed(failure) from failure
+
+    def new_inbox(self) -> str:
+        return self._wire.new_inbox()
+
+    async def subscribe(self, subject: str) -> PlainSubscription:
+        self.received.subjects.append(subject)
+        try:
+            return PlainSubscription(self, self._wire, subject)
+        except (OSError, ValueError) as failure:
+            raise self.failed(failure) from failure
 
     async def flush(self, timeout_s: float | None = None) -> None:
         """Return at once: the server has read what `publish` has sent."""
@@ -189,7 +226,7 @@ class PlainConnection:
             raise NeedsMoreError
         return block
 
-    def _failed(self, failure: Exception) -> Exception:
+    def failed(self, failure: Exception) -> Exception:
         """Return the error for a failure other than silence."""
         refused = failure.refused if isinstance(failure, ServerLineError) else None
         unsent = isinstance(failure, UnicodeEncodeError)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from natsctl.api.errors import UsageError
 from natsctl.cli.framework import output
@@ -27,7 +26,7 @@ from natsctl.cli.messaging.bodies import (
     received,
     shown_body,
 )
-from natsctl.cli.messaging.publish import BodySource
+from natsctl.cli.messaging.publish import BodySource, UnsentMessages
 from natsctl.cli.render.message import answer_document, message_document, render_headers, render_rtt, render_trace
 from natsctl.cli.render.text import safe
 from natsctl.client.message import DryRunError, Planned
@@ -84,29 +83,49 @@ def request(
     show = AnswerPrinter(raw, json, single, translate)
     message = Outgoing(subject, b"", read_headers(header))
     read = BodySource(body, force_stdin, send_on)
+    unsent = UnsentMessages(
+        each for part in read.all() for each in filled(message._replace(body=part), count, templates)
+    )
     if session.dry_run:
-        _preview(one for part in read.all() for one in filled(message._replace(body=part), count, templates))
+        _preview(iter(unsent))
+
+    async def exchange(manager: Manager, each: Outgoing) -> None:
+        failed = None
+        async for answer, rtt_ns in ask(manager.connection, each, awaited):
+            await show.answer(answer, rtt_ns)
+            failed = failed or failure_in(answer, each.subject, failing)
+        if failed is not None:
+            raise failed
+
+    announced = -1
 
     async def work(manager: Manager) -> None:
-        async for part in read.arriving():
-            for one in filled(message._replace(body=part), count, templates):
-                show.sending(one.subject)
-                failed = None
-                async for answer, rtt_ns in ask(manager.connection, one, awaited):
-                    await show.answer(answer, rtt_ns)
-                    failed = failed or failure_in(answer, one.subject, failing)
-                if failed is not None:
-                    raise failed
+        nonlocal announced
+        for each in unsent:
+            if announced != unsent.sent:  # else another connection sends it again
+                show.sending(each.subject)
+            announced = unsent.sent
+            await exchange(manager, each)
 
-    session.run(work)
+    async def work_as_lines_arrive(manager: Manager) -> None:
+        async for part in read.arriving():
+            for each in filled(message._replace(body=part), count, templates):
+                show.sending(each.subject)
+                await exchange(manager, each)
+
+    if read.lines:
+        session.run(work_as_lines_arrive)
+    elif translate:
+        session.run(work)
+    else:
+        session.ask(work, changes=True)
 
 
 def _preview(every: Iterator[Outgoing]) -> None:
     raise DryRunError(*(Planned(one.subject, one.body, one.headers) for one in every))
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerPrinter:
+class AnswerPrinter(NamedTuple):
     """Options about the output of answers."""
 
     raw: bool

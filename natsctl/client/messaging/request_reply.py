@@ -7,15 +7,12 @@ reads the body from stdin.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
-import random
 import shlex
 import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from natsctl.api.errors import NatsctlError, UnreachableError, UsageError
@@ -23,6 +20,8 @@ from natsctl.client.message import NO_RESPONDERS, as_text
 from natsctl.client.messaging.messages import Outgoing
 
 if TYPE_CHECKING:
+    import asyncio
+
     from natsctl.client.connection import Connection
     from natsctl.client.message import Message
 
@@ -37,8 +36,7 @@ class ServiceError(NatsctlError):
     """A service answered with an error."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReplyLimits:
+class ReplyLimits(NamedTuple):
     """Number of answers to wait for: `limit` (0: until none comes for `gap_s`), or all up to an empty one."""
 
     limit: int = 1
@@ -52,13 +50,12 @@ async def ask(connection: Connection, message: Outgoing, limits: ReplyLimits) ->
     Each request has an inbox of its own: a consumer's answer has the subject it was stored with, so that only the
     subscription identifies its request.
     """
-    clock = asyncio.get_running_loop().time
     subscription = await connection.subscribe(connection.new_inbox())
     subscription.watched = message.subject
     got, wait_s = 0, connection.timeout_s
     limit = 0 if limits.until_empty else limits.limit
     try:
-        began_s = clock()
+        began_ns = time.perf_counter_ns()
         await connection.publish(
             message.subject, message.body, reply=subscription.subject, headers=message.headers or None
         )
@@ -69,7 +66,7 @@ async def ask(connection: Connection, message: Outgoing, limits: ReplyLimits) ->
             if answer.status == NO_RESPONDERS:
                 hint = "no subscriber and no stream takes this subject"
                 raise _unreachable(f"no responders on {message.subject}", message.subject, hint)
-            yield answer, int((clock() - began_s) * 1e9)
+            yield answer, time.perf_counter_ns() - began_ns
             got, wait_s = got + 1, limits.gap_s
             if limits.until_empty and not answer.body:
                 break
@@ -167,6 +164,8 @@ async def run(words: list[str], body: bytes, environment: Mapping[str, str] | No
 
     A program that writes more than MAX_OUTPUT_BYTES is killed.
     """
+    import asyncio
+
     pipe = asyncio.subprocess.PIPE
     try:
         process = await asyncio.create_subprocess_exec(
@@ -214,8 +213,7 @@ AnswerMaker = Callable[["Message", int], Awaitable[Outgoing]]
 """Function from a request and its number, from 0, to the answer."""
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerOutcome:
+class AnswerOutcome(NamedTuple):
     """Outcome of one request: the answer, None without a reply subject, or the failure of the program."""
 
     number: int
@@ -229,6 +227,9 @@ async def respond(
 ) -> AnswerOutcome:
     """Answer one request after a random delay up to `sleep_s`; if its program fails, no answer is sent."""
     if sleep_s:
+        import asyncio
+        import random
+
         await asyncio.sleep(random.uniform(0, sleep_s))
     try:
         answer = await make(request, number)

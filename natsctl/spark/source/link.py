@@ -266,7 +266,7 @@ class Link(BlockingConnection):
             raise NoResponseError(f"no answer on {subject} within {wait_s:g} s") from failure
         return Reply(status_of(block), block, answer)
 
-    def _wait(self, awaited_sid: bytes, awaited: bytes, deadline_s: float) -> tuple[bytes, bytes]:
+    def _wait(self, awaited_sid: bytes, awaited: bytes, deadline_s: float) -> tuple[bytes, bytes, bytes, bytes]:
         try:
             return super()._wait(awaited_sid, awaited, deadline_s)
         except BrokenFrameError as failure:
