@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,6 +28,7 @@ from natsctl.client.deadletters.letters import (
     LetterFilter,
     count_letters,
     describe,
+    follow_letters,
     parse_advisory,
     read_letters,
 )
@@ -42,6 +44,7 @@ from natsctl.client.deadletters.replay import ReplayOptions, discard, replay
 from natsctl.client.manager import Manager
 from natsctl.client.messaging.consumers import pull
 from natsctl.client.messaging.messages import acknowledge, at, publish
+from natsctl.testing.process import Kind, ServerProcess
 from tests.client.conftest import connected
 
 ACK_WAIT_NS = 200_000_000
@@ -312,3 +315,85 @@ def test_the_page_has_the_decision_on_each_header() -> None:
 )
 def test_other_messages_of_a_capture_stream_are_no_dead_letters(subject: str, body: bytes) -> None:
     assert parse_advisory("X", subject, 1, body) is None
+
+
+LIST, INFO, DIRECT = "$JS.API.STREAM.LIST", "$JS.API.STREAM.INFO", "$JS.API.DIRECT.GET"
+CAPTURE = "DEADLETTERS_S"
+REPORT = [LIST, f"{INFO}.{CAPTURE}", f"{DIRECT}.{CAPTURE}"]
+LS = [*REPORT, f"{DIRECT}.{CAPTURE}.>", f"{INFO}.S", f"{DIRECT}.S"]
+REMOVE = [f"$JS.API.STREAM.MSG.DELETE.{CAPTURE}", f"$JS.API.STREAM.PURGE.{CAPTURE}"]
+OF_MESSAGES = "$JS.API.STREAM.MSG.DELETE.S"
+PERMITTED = {
+    "enable": [LIST, f"{INFO}.S", f"{INFO}.{CAPTURE}", f"$JS.API.STREAM.CREATE.{CAPTURE}"],
+    "disable": [f"{INFO}.{CAPTURE}", f"$JS.API.STREAM.DELETE.{CAPTURE}"],
+    "report": REPORT,
+    "ls": LS,
+    "watch": [*LS, f"$JS.API.CONSUMER.CREATE.{CAPTURE}.>", f"$JS.API.CONSUMER.DELETE.{CAPTURE}.*", "$JS.FC.>"],
+    "run": [
+        LIST, f"{INFO}.S", f"{DIRECT}.S", f"{DIRECT}.{CAPTURE}.>", f"$JS.API.CONSUMER.CREATE.{CAPTURE}.>",
+        f"$JS.API.CONSUMER.INFO.{CAPTURE}.*", f"$JS.API.CONSUMER.MSG.NEXT.{CAPTURE}.*", f"$JS.ACK.{CAPTURE}.>",
+        "$DLQ.S.>",
+    ],
+    "replay": [*LS, *REMOVE, "s.>", OF_MESSAGES],
+    "discard": [*LS, *REMOVE, OF_MESSAGES],
+}  # fmt: skip
+"""The subjects that docs/permissions.md requires for each command."""
+
+
+async def act(manager: Manager, name: str) -> Any:
+    selection = LetterFilter("S")
+    match name:
+        case "enable":
+            return (await enable(manager, "S", CaptureOptions(copies=True))).created
+        case "disable":
+            return await disable(manager, "S")
+        case "report":
+            return len(await read_letters(manager, selection))
+        case "ls":
+            await describe(
+                manager, letters := await read_letters(manager, selection), await capture_streams(manager, "S")
+            )
+            return [letter.exists for letter in letters]
+        case "watch":
+            async for letter in follow_letters(manager, LetterFilter("S", since_ns=1)):
+                return letter.exists
+        case "run":
+            return (await copy_messages(manager, "S", once=True)).copied
+        case "replay":
+            return (await replay(manager, (await read_letters(manager, selection))[:1])).removed
+        case "discard":
+            return (await discard(manager, await read_letters(manager, selection), messages=True)).messages
+    raise AssertionError(name)
+
+
+@pytest.mark.parametrize("kind", ["natsctl", pytest.param("reference", marks=pytest.mark.reference)])
+async def test_each_command_needs_no_more_than_the_page_says(kind: Kind, tmp_path: Path) -> None:
+    users = [
+        {"user": name, "password": "p", "permissions": {"publish": allowed, "subscribe": ["_INBOX.>"]}}
+        for name, allowed in PERMITTED.items()
+    ]
+    config = tmp_path / "nats.conf"
+    accounts = {"A": {"jetstream": "enabled", "users": [{"user": "all", "password": "p"}, *users]}}
+    config.write_text(json.dumps({"listen": "127.0.0.1:-1", "jetstream": {}, "accounts": accounts}))
+    results = {}
+
+    async def run(url: str, name: str) -> None:
+        async with await connected(url, user=name, password="p") as connection:
+            results[name] = await act(Manager(connection), name)
+
+    with ServerProcess(tmp_path / "server", kind, "-c", str(config)) as server:
+        async with await connected(server.url, user="all", password="p") as connection:
+            manager = Manager(connection)
+            await manager.stream_create(
+                {"name": "S", "subjects": ["s.>"], "retention": "workqueue", "allow_direct": True}
+            )
+            await run(server.url, "enable")
+            await manager.stream_delete("S")
+            await failing(manager, 3, keep=None, retention="workqueue", allow_direct=True)
+            await letters_of(manager, 3)
+            for name in ("report", "ls", "watch", "run", "replay", "discard", "disable"):
+                await run(server.url, name)
+    assert results == {
+        "enable": True, "report": 3, "ls": [True] * 3, "watch": True, "run": 3, "replay": 1, "discard": 2,
+        "disable": True,
+    }  # fmt: skip
