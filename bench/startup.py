@@ -1,8 +1,11 @@
 """Cost of short commands and of server starts, with nats and nats-server for comparison: `python -m bench.startup`.
 
 Each line is a whole process with its output in a pipe, on natsctl's server with a few streams, consumers and buckets;
-figures are wall time and processor time, the best of several, beside those of a Python that does nothing, and of
-`nats` if it is on PATH.
+figures are wall time and processor time, the best of several, next to the figures of a Python that does nothing, and of
+`nats` if it is on PATH. Targets are processor time as a multiple of that Python's.
+
+`--batch 1000` runs so many command lines with `natsctl batch` instead, next to as many processes of natsctl and of
+`nats`.
 Bytecode has to be kept (no PYTHONDONTWRITEBYTECODE), else every process compiles what it imports.
 
 `--servers 30` starts servers instead, 30 of each in turn: the time from the spawn to an open connection, to INFO
@@ -31,28 +34,39 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from bench.listing import cost, costs
-from bench.measure import api
+from bench.measure import api, verdict
 from natsctl.testing.certificates import Authority
 from natsctl.testing.process import ServerProcess, reference_binary
 from tests.support.raw_client import RawClient
 
 STREAMS: Final = 20
+RESPONDER: Final = "svc.echo"
 LINES: Final = (
-    ("--help", "--help"),
-    ("stream info S1 -j", "stream info S1 -j"),
-    ("stream ls -n", "stream ls -n"),
-    ("stream ls", "stream ls"),
-    ("consumer ls S1", "consumer ls S1"),
-    ("kv ls", "kv ls"),
-    ("kv ls B0", "kv ls B0"),
-    ("kv put B0 key value", "kv put B0 key value"),
-    ("kv get B0 key --raw", "kv get B0 key --raw"),
-    ("publish S1.a hello", "publish S1.a hello"),
-    ("publish S1.a hello -J", "publish S1.a hello -J"),
-    ("__complete zsh stream info S", ""),
-    ("__complete zsh consumer info S1 C", ""),
+    ("--help", "--help", 2),
+    ("stream info S1 -j", "stream info S1 -j", 3),
+    ("stream ls -n", "stream ls -n", 0),
+    ("stream ls", "stream ls", 5),
+    ("consumer ls S1", "consumer ls S1", 4.5),
+    ("kv ls", "kv ls", 4.5),
+    ("kv ls B0", "kv ls B0", 0),
+    ("kv put B0 key value", "kv put B0 key value", 0),
+    ("kv get B0 key --raw", "kv get B0 key --raw", 0),
+    ("publish S1.a hello", "publish S1.a hello", 3),
+    ("publish S1.a hello -J", "publish S1.a hello -J", 0),
+    (f"request {RESPONDER} hello", f"request {RESPONDER} hello", 4),
+    ("publish S1.a hello -J --count 2000 -q", "publish S1.a hello -J --count 2000 -q", 0),
+    ("__complete zsh stream info S", "", 0),
+    ("__complete zsh consumer info S1 C", "", 0),
 )
-"""Arguments of natsctl and of the nats tool; the latter empty where it has no such command."""
+"""Arguments of natsctl and of the nats tool (empty if it has no such command), and the target multiple, 0 for none."""
+BATCHED: Final = (
+    ("publish", "pub S1.a hello{number}"),
+    ("publish with ack", "pub S1.a hello{number} -J -q"),
+    ("kv put", "kv put B0 key{number} value"),
+    ("stream info", "stream info S1 -j"),
+)
+MAX_PROCESSES: Final = 100
+"""Processes that are run to measure one; the time of more is computed."""
 
 
 async def fill(url: str) -> None:
@@ -285,28 +299,70 @@ def commands() -> None:
         asyncio.run(fill(server.url))
         os.environ["NATS_URL"] = server.url
         print("seconds of the clock (of the processor)")
-        for own, other in LINES:
+        words = [sys.executable, "-m", "natsctl", "reply", RESPONDER, "--echo"]
+        responder = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        assert responder.stderr is not None
+        responder.stderr.readline()  # it listens
+        for own, other, target in LINES:
             mine, bare = costs([sys.executable, "-m", "natsctl", *own.split()], [sys.executable, "-c", "pass"])
             line = f"  {own:36} natsctl {mine.wall_s:5.2f} ({mine.cpu_s:.3f})"
             line += f"   python {bare.wall_s:5.2f} ({bare.cpu_s:.3f})"
             if reference and other:
                 theirs = cost([reference, *other.split()])
                 line += f"   nats {theirs.wall_s:5.2f} ({theirs.cpu_s:.3f})"
-            print(line, flush=True)
+            multiple = mine.cpu_s / bare.cpu_s
+            line += f"   {multiple:.1f} times python"
+            print(line + (f", target {target:g}: {verdict(multiple <= target)}" if target else ""), flush=True)
+        responder.terminate()
+        responder.communicate()
         distant_completions(int(server.url.rpartition(":")[2]), folder)
 
 
+def batches(count: int) -> None:
+    """Print a line for each kind of command line: a batch, and as many processes."""
+    reference = shutil.which("nats")
+    own = [sys.executable, "-m", "natsctl"]
+    with tempfile.TemporaryDirectory() as folder, ServerProcess(Path(folder)) as server:
+        asyncio.run(fill(server.url))
+        os.environ["NATS_URL"] = server.url
+        file = Path(folder) / "lines.txt"
+        print(f"seconds for {count:,} command lines; milliseconds of one, without the start of the batch")
+        for title, line in BATCHED:
+            lines = [line.format(number=number) for number in range(count)]
+            file.write_text("\n".join(lines[:1]))
+            start = cost([*own, "batch", str(file)])
+            file.write_text("\n".join(lines))
+            batch = cost([*own, "batch", str(file)])
+            as_json = cost([*own, "batch", "-j", str(file)])
+            each_ms = (batch.wall_s - start.wall_s) / count * 1000
+            text = f"  {title:18} batch {batch.wall_s:6.2f} ({each_ms:.2f} ms)   with -j {as_json.wall_s:6.2f}"
+            for name, command in (("natsctl", own), ("nats", [reference] if reference else [])):
+                if command:
+                    some = lines[:MAX_PROCESSES]
+                    begun_s = time.perf_counter()
+                    for each in some:
+                        subprocess.run([*command, *each.split()], check=True, capture_output=True)
+                    all_s = (time.perf_counter() - begun_s) * count / len(some)
+                    text += f"   processes of {name} {all_s:6.1f} ({all_s / batch.wall_s:.0f} times)"
+            print(text, flush=True)
+
+
 def main() -> None:
-    """Measure commands, or starts of servers."""
+    """Measure commands, batches of them, or starts of servers."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--servers", type=int, default=0, metavar="ROUNDS", help="start servers, so many of each kind")
     parser.add_argument("--busy", type=int, default=2, help="loops that run beside the second half of the starts")
+    parser.add_argument(
+        "--batch", type=int, default=0, metavar="LINES", help="run so many command lines in one process"
+    )
     parser.add_argument("--against", type=Path, help="another tree of natsctl, to be compared")
     options = parser.parse_args()
     if os.environ.get("PYTHONDONTWRITEBYTECODE"):
         sys.exit("unset PYTHONDONTWRITEBYTECODE: without bytecode the figures are those of the compiler")
     if options.servers:
         starts_of_servers(options.servers, options.busy, options.against)
+    elif options.batch:
+        batches(options.batch)
     else:
         commands()
 
