@@ -6,35 +6,6 @@ typedef struct {
     const char *at, *end;
 } Text;
 
-/* Whether a subject matches a pattern: `*` is one token of at least one byte, a final `>` all the rest, if any. */
-static int matches(Text pattern, Text subject)
-{
-    const char *p = pattern.at, *s = subject.at;
-    for (;;) {
-        const char *dot = memchr(p, '.', (size_t)(pattern.end - p));
-        const char *stop = dot ? dot : pattern.end;
-        if (stop - p == 1 && *p == '*') {
-            const char *token = s;
-            while (s < subject.end && *s != '.')
-                s++;
-            if (s == token)
-                return 0;
-        } else if (stop - p == 1 && *p == '>' && dot == NULL) {
-            return s < subject.end;
-        } else {
-            if (subject.end - s < stop - p || memcmp(s, p, (size_t)(stop - p)))
-                return 0;
-            s += stop - p;
-        }
-        if (dot == NULL)
-            return s == subject.end;
-        if (s == subject.end || *s != '.')
-            return 0;
-        p = dot + 1;
-        s++;
-    }
-}
-
 static int read_text(PyObject *object, Text *text)
 {
     Py_ssize_t size;
@@ -45,19 +16,161 @@ static int read_text(PyObject *object, Text *text)
     return 0;
 }
 
-/* Adds the numbers in [start, end) of the names that match one of `count` patterns. */
-static int add_matching(Buffer *out, PyObject *names, Py_ssize_t start, Py_ssize_t end, const Text *patterns,
-                        Py_ssize_t count)
+/* Patterns as a tree of their tokens. A node's first literal child is in the node, the others are in a hash table. */
+typedef struct {
+    Text token;
+    uint32_t parent, child;
+} Edge;
+
+typedef struct {
+    Edge first;
+    uint32_t any; /* the child for `*`; 0: none, as the root is nobody's child */
+    uint8_t many, rest, ends;
+} PatternNode;
+
+typedef struct {
+    PatternNode *nodes;
+    Edge *edges;
+    uint32_t count, mask;
+} PatternTree;
+
+static int is_same(Text one, Text other)
+{
+    return one.end - one.at == other.end - other.at && !memcmp(one.at, other.at, (size_t)(one.end - one.at));
+}
+
+/* The place of a node's child in the table, or the free place for it. */
+static Edge *edge_of(const PatternTree *tree, uint32_t parent, Text token)
+{
+    uint32_t hash = (2166136261u ^ parent) * 16777619u;
+    for (const char *at = token.at; at < token.end; at++)
+        hash = (hash ^ (uint8_t)*at) * 16777619u;
+    for (uint32_t place = hash & tree->mask;; place = (place + 1) & tree->mask) {
+        Edge *edge = &tree->edges[place];
+        if (!edge->child || (edge->parent == parent && is_same(edge->token, token)))
+            return edge;
+    }
+}
+
+/* The literal child of a node, 0: none. */
+static uint32_t child_of(const PatternTree *tree, uint32_t parent, Text token)
+{
+    const PatternNode *node = &tree->nodes[parent];
+    if (node->first.child && is_same(node->first.token, token))
+        return node->first.child;
+    return node->many ? edge_of(tree, parent, token)->child : 0;
+}
+
+static Text first_token(const char *at, const char *end)
+{
+    const char *dot = memchr(at, '.', (size_t)(end - at));
+    return (Text){at, dot ? dot : end};
+}
+
+static void add_pattern(PatternTree *tree, Text pattern)
+{
+    uint32_t node = 0;
+    for (const char *at = pattern.at;;) {
+        Text token = first_token(at, pattern.end);
+        int single = token.end - token.at == 1;
+        if (single && *token.at == '>' && token.end == pattern.end) {
+            tree->nodes[node].rest = 1;
+            return;
+        }
+        uint32_t child = single && *token.at == '*' ? tree->nodes[node].any : child_of(tree, node, token);
+        if (!child) {
+            child = ++tree->count;
+            Edge edge = {token, node, child};
+            if (single && *token.at == '*') {
+                tree->nodes[node].any = child;
+            } else if (!tree->nodes[node].first.child) {
+                tree->nodes[node].first = edge;
+            } else {
+                *edge_of(tree, node, token) = edge;
+                tree->nodes[node].many = 1;
+            }
+        }
+        node = child;
+        if (token.end == pattern.end)
+            break;
+        at = token.end + 1;
+    }
+    tree->nodes[node].ends = 1;
+}
+
+/* Whether the rest of a subject matches what is below a node: `*` is one token of at least one byte, a final `>` all
+ * the rest, if any. No node is visited twice. */
+static int matches(const PatternTree *tree, uint32_t node, Text subject)
+{
+    for (;;) {
+        if (tree->nodes[node].rest && subject.at < subject.end)
+            return 1;
+        Text token = first_token(subject.at, subject.end);
+        uint32_t literal = child_of(tree, node, token);
+        uint32_t any = token.at < token.end ? tree->nodes[node].any : 0;
+        if (token.end == subject.end)
+            return (literal && tree->nodes[literal].ends) || (any && tree->nodes[any].ends);
+        subject.at = token.end + 1;
+        if (literal && any && matches(tree, literal, subject))
+            return 1;
+        node = any ? any : literal;
+        if (!node)
+            return 0;
+    }
+}
+
+/* Returns -1 with an exception where the patterns are not a tuple of bytes. `free_tree` ends it in both cases. */
+static int make_tree(PatternTree *tree, PyObject *patterns)
+{
+    size_t tokens = 1, size = 2;
+    Py_ssize_t count = PyTuple_Size(patterns);
+    if (count < 0)
+        return -1;
+    for (Py_ssize_t number = 0; number < count; number++) {
+        Text pattern;
+        if (read_text(PyTuple_GetItem(patterns, number), &pattern) < 0)
+            return -1;
+        tokens++;
+        for (const char *at = pattern.at; at < pattern.end; at++)
+            tokens += *at == '.';
+    }
+    while (size < 2 * tokens)
+        size *= 2;
+    if (size > UINT32_MAX) {
+        PyErr_SetString(PyExc_ValueError, "too many patterns");
+        return -1;
+    }
+    tree->mask = (uint32_t)size - 1;
+    tree->nodes = PyMem_Calloc(tokens + 1, sizeof *tree->nodes);
+    tree->edges = PyMem_Calloc(size, sizeof *tree->edges);
+    if (tree->nodes == NULL || tree->edges == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (Py_ssize_t number = 0; number < count; number++) {
+        Text pattern;
+        if (read_text(PyTuple_GetItem(patterns, number), &pattern) < 0)
+            return -1;
+        add_pattern(tree, pattern);
+    }
+    return 0;
+}
+
+static void free_tree(PatternTree *tree)
+{
+    PyMem_Free(tree->nodes);
+    PyMem_Free(tree->edges);
+}
+
+/* Adds the numbers in [start, end) of the names that match a pattern. */
+static int add_matching(Buffer *out, PyObject *names, Py_ssize_t start, Py_ssize_t end, const PatternTree *tree)
 {
     for (Py_ssize_t number = start; number < end; number++) {
         PyObject *name = PyList_GetItem(names, number);
         Text subject;
         if (name == NULL || read_text(name, &subject) < 0)
             return -1;
-        Py_ssize_t pattern = 0;
-        while (pattern < count && !matches(patterns[pattern], subject))
-            pattern++;
-        if (pattern < count) {
+        if (matches(tree, 0, subject)) {
             char *at = grow(out, 4);
             uint32_t found = (uint32_t)number;
             if (at == NULL)
@@ -78,22 +191,16 @@ static PyObject *matching(PyObject *module, PyObject *const *args, Py_ssize_t co
     if (takes("matching", count, 4) < 0)
         return NULL;
     Py_ssize_t start = PyLong_AsSsize_t(args[1]), end = PyLong_AsSsize_t(args[2]);
-    Py_ssize_t number = PyTuple_Size(args[3]);
     if (PyErr_Occurred())
         return NULL;
     if (!PyList_Check(args[0]) || start < 0 || end > PyList_Size(args[0]) || end > UINT32_MAX) {
         PyErr_SetString(PyExc_ValueError, "names must be a list that holds `end` of them");
         return NULL;
     }
-    Text *patterns = PyMem_Malloc(sizeof(Text) * (size_t)(number + 1));
-    if (patterns == NULL)
-        return PyErr_NoMemory();
+    PatternTree tree = {0};
     Buffer out = {0};
-    int failed = 0;
-    for (Py_ssize_t at = 0; at < number && !failed; at++)
-        failed = read_text(PyTuple_GetItem(args[3], at), &patterns[at]) < 0;
-    failed = failed || add_matching(&out, args[0], start, end, patterns, number) < 0;
-    PyMem_Free(patterns);
+    int failed = make_tree(&tree, args[3]) < 0 || add_matching(&out, args[0], start, end, &tree) < 0;
+    free_tree(&tree);
     if (failed) {
         PyMem_Free(out.data);
         return NULL;

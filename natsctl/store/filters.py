@@ -14,6 +14,8 @@ MATCH_CACHE_ENTRIES = 8192
 """Verdicts remembered per filter; the cache is emptied when full."""
 MANY_PATTERNS = 8
 """Number of patterns from which subjects are looked up by token: a regular expression would try each in turn."""
+NATIVE_PATTERNS = 1024
+"""Maximum number of patterns that the native module makes a tree of for each step: a tenth of a millisecond."""
 
 _ANY, _REST, _END = b" *", b" >", b" "
 """Edges of the tree of patterns that no token of a subject can be: `*`, a final `>`, and the end of a pattern."""
@@ -102,7 +104,7 @@ class Filters:
         return lib is not None and len(self.wildcards) <= MANY_PATTERNS
 
     def numbers_of(self, names: list[bytes], start: int, end: int) -> array[int]:
-        if lib is not None and len(self.wildcards) <= MANY_PATTERNS:
+        if lib is not None and len(self.wildcards) <= NATIVE_PATTERNS:
             return array("I", lib.matching(names, start, end, self.wildcards))
         return self._numbers_of(names, start, end)
 

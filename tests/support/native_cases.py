@@ -112,13 +112,16 @@ def _check_chunk(end: int, chunk: bytes, max_line: int, max_payload: int, ops: l
 
 
 NAMES: Final = (b"a", b"a.b", b"a.b.c", b"a..b", b".", b"", b"b.", b"a.bb", b"\n.b", b"ORDERS.new", b"ab.b")
-PATTERNS: Final = (b"*", b"a.*", b"a.>", b"*.b", b"*.*.c", b">.b.*", b"a.*b.>", b"ORDERS.*", b"\n.*")
+PATTERNS: Final = (
+    b"*", b"a.*", b"a.>", b"*.b", b"*.*.c", b">.b.*", b"a.*b.>", b"ORDERS.*", b"\n.*", b"a..*", b"*..b", b"b.*",
+    b"a.b.*", b"a.b.>", b"*.bb", b"*.>", b".*", b"*.", b"a.*.d",
+)  # fmt: skip
 
 
 def _names(chance: random.Random) -> Words:
     names = chance.choices(NAMES, k=chance.randrange(8))
     start, end = sorted((chance.randrange(len(names) + 1), chance.randrange(len(names) + 1)))
-    return names, start, end, tuple(chance.sample(PATTERNS, chance.randrange(1, 4)))
+    return names, start, end, tuple(chance.sample(PATTERNS, chance.randrange(1, len(PATTERNS) + 1)))
 
 
 def _matching(names: list[bytes], start: int, end: int, patterns: tuple[bytes, ...]) -> bytes:
