@@ -30,7 +30,6 @@ from natsctl.cli.browse import actions, details
 from natsctl.cli.browse.actions import BrowseTarget, CommandRunner
 from natsctl.cli.browse.catalog import Catalog, CatalogSection
 from natsctl.cli.browse.dialogs import ConfirmScreen, HelpScreen, OutputScreen
-from natsctl.cli.browse.message_pages import MessagePages, MessageQuery
 from natsctl.cli.browse.message_view import MessageView, ScrolledText
 from natsctl.cli.browse.prompt import PromptLine
 from natsctl.cli.browse.row_list import Cells, RowList, cut, short, sparkline
@@ -38,6 +37,7 @@ from natsctl.cli.render.page import Page
 from natsctl.cli.render.text import count, local, safe
 
 if TYPE_CHECKING:
+    from natsctl.cli.browse.message_pages import MessagePages
     from natsctl.client.manager import Manager
 
 REFRESH_S: Final = 1.0
@@ -352,6 +352,8 @@ class BrowseApp(App[None]):
         stream, content = self.stream, self.tab.content
         self._choose_consumers()
         if content in ("messages", "objects") and stream:
+            from natsctl.cli.browse.message_pages import MessagePages, MessageQuery  # half of the time of a start
+
             text = self._query(stream)
             if self._pages is None or (self._pages.stream, self._pages.query.text) != (stream, text):
                 self._follows = False
@@ -820,6 +822,8 @@ class BrowseApp(App[None]):
         self._show()
 
     def _set_query(self, text: str) -> None:
+        from natsctl.cli.browse.message_pages import MessageQuery
+
         try:
             MessageQuery.parse(text)
         except UsageError as failure:

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from natsctl.api.errors import ApiResponseError, ErrCode, NatsctlError, NotAuthorisedError
 from natsctl.client.buckets import KV, OBJECTS
-from natsctl.client.system.top import Rates
 
 if TYPE_CHECKING:
     from natsctl.api.consumer import ConsumerInfo
@@ -37,12 +36,13 @@ AT_ONCE: Final = 16
 class AssetFacts:
     """Facts of one row: the server's last answer, its rates, or why it cannot be shown."""
 
-    __slots__ = ("fault", "history", "info", "noted_s", "rate")
+    __slots__ = ("counter", "fault", "history", "info", "noted_s", "rate")
 
     def __init__(self) -> None:
         self.info: Any = None
         self.fault = ""
         self.rate = self.noted_s = 0.0
+        self.counter = 0
         self.history: deque[float] = deque(maxlen=HISTORY)
 
 
@@ -70,7 +70,6 @@ class CatalogSection:
         self.named: list[str] = []
         """Entries that the user named."""
         self._loaded_s = 0.0
-        self._rates = Rates()
 
     @property
     def count(self) -> str:
@@ -144,9 +143,12 @@ class CatalogSection:
     def _note_rate(self, name: str) -> None:
         facts, now_s = self.known[name], self.catalog.clock()
         if now_s - facts.noted_s >= MIN_INTERVAL_S:
-            facts.noted_s = now_s
-            facts.rate = self._rates.rate(name, self.counter_of(facts.info), now_s)
+            counter = self.counter_of(facts.info)
+            if facts.noted_s:
+                more = counter - facts.counter if counter >= facts.counter else counter
+                facts.rate = more / (now_s - facts.noted_s)
             facts.history.append(facts.rate)
+            facts.counter, facts.noted_s = counter, now_s
 
     async def info_of(self, name: str) -> Any:
         """Return the server's answer about an entry."""

@@ -29,7 +29,7 @@ _CHANGING = (
     (r"(?s)@font-face \{.*?\}\s*", ""),  # loaded from elsewhere
     (r"Fira Code, monospace", "monospace"),
     (r"\d{4}-\d\d-\d\d(&#160;)\d\d:\d\d:\d\d(\.\d+)?", lambda found: _moment(found[2] or "")),
-    (r"(?<=&#160;)\d\d:\d\d:\d\d(?=&#160;)", "08:10:00"),
+    (r"(?<=[;>])\d\d:\d\d:\d\d(?=&#160;)", "08:10:00"),
     (r"127\.0\.0\.1:\d{5}", "127.0.0.1:42220"),
     (r"(?<=&#160;)\d+\.\d+\.\d+(?=[&<])", "2.15.2"),
 )
