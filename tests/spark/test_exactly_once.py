@@ -1,7 +1,7 @@
 """Everything under a query is killed, and its sink has each message once.
 
 The driver comes back with other cores, and so with other tasks; ids are made by the sink. NATSCTL_SPARK_MESSAGES scales
-it, NATSCTL_SPARK_MASTER=cluster has it on a cluster, whose Pythons cannot import natsctl.
+it, NATSCTL_SPARK_MASTER is the master of the drivers. test_standalone_cluster.py kills workers of a cluster.
 """
 
 from __future__ import annotations

@@ -10,13 +10,14 @@ import json
 import os
 import pwd
 import re
+import shlex
 import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import nats
 import nats.errors
@@ -36,6 +37,7 @@ PG_TIMEOUT_S = 60
 DELTA_TIMEOUT_S = 900
 """Another Spark starts three times, each in a minute on a busy machine."""
 FOLDER = Path(__file__).parents[2] / "examples" / "spark"
+WHERE = Path(__file__).parents[2] / "docs" / "spark-where.md"
 
 
 def example(name: str) -> ModuleType:
@@ -250,7 +252,7 @@ def test_a_stream_is_kept_in_delta_over_a_batch_that_is_done_again(
 
 
 def test_the_manifest_for_kubernetes_starts_what_its_image_has() -> None:
-    service, job = yaml.safe_load_all((FOLDER / "kubernetes" / "orders.yaml").read_text())
+    service, job = manifest()
     pod = job["spec"]["template"]
     (driver,) = pod["spec"]["containers"]
     assert service["spec"]["selector"] == pod["metadata"]["labels"]
@@ -265,6 +267,88 @@ def test_the_manifest_for_kubernetes_starts_what_its_image_has() -> None:
     image = (FOLDER / "kubernetes" / "Dockerfile").read_text()
     assert re.search(r"^FROM apache/spark:(\S+)-python3$", image, re.MULTILINE)
     assert "natsctl" in image
+
+
+def manifest() -> tuple[dict[str, Any], dict[str, Any]]:
+    """The Service and the Job of the example for Kubernetes."""
+    service, job = yaml.safe_load_all((FOLDER / "kubernetes" / "orders.yaml").read_text())
+    return service, job
+
+
+def test_the_manifest_for_kubernetes_has_only_fields_of_its_api(spark: SparkSession) -> None:
+    service, job = manifest()
+    java = cast(Any, spark)._jvm
+    models = {"Service": service, "batch.v1.Job": job}
+    for name, document in models.items():
+        model = java.java.lang.Class.forName(f"io.fabric8.kubernetes.api.model.{name}")
+        assert unknown_fields(spark, document, model) == []
+        serialization = java.io.fabric8.kubernetes.client.utils.Serialization
+        assert json.loads(serialization.asJson(serialization.unmarshal(json.dumps(document), model))) == document
+    job["spec"]["template"]["spec"]["containers"][0]["argument"] = "-v"
+    assert unknown_fields(spark, job, model) == ["spec.template.spec.containers.0.argument"]
+
+
+def unknown_fields(spark: SparkSession, document: dict[str, Any], model: Any) -> list[str]:
+    """The fields of a document that its model, a class of the Kubernetes client in Spark's jars, does not have."""
+    mapper = cast(Any, spark)._jvm.com.fasterxml.jackson.databind.ObjectMapper()
+
+    def look(node: Any, kind: Any, path: str) -> Iterator[str]:
+        if kind.isContainerType():
+            for key, value in node.items() if isinstance(node, dict) else enumerate(node):
+                yield from look(value, kind.getContentType(), f"{path}{key}.")
+        elif isinstance(node, dict):
+            properties = mapper.getSerializationConfig().introspect(kind).findProperties()
+            known = {each.getName(): each.getPrimaryType() for each in properties}
+            for key, value in node.items():
+                yield from look(value, known[key], f"{path}{key}.") if key in known else [f"{path}{key}"]
+
+    return [*look(document, mapper.constructType(model), "")]
+
+
+def submitted(
+    spark: SparkSession, arguments: list[str], environment: dict[str, str]
+) -> tuple[str, str, dict[str, str]]:
+    """The class that spark-submit would run with those arguments, the arguments of that class, and the settings."""
+    java = cast(Any, spark)._jvm
+    scala = java.scala.jdk.javaapi.CollectionConverters
+    words, variables = java.java.util.ArrayList(), java.java.util.HashMap()
+    for word in arguments:
+        words.add(word)
+    for name, value in environment.items():
+        variables.put(name, value)
+    immutable = getattr(getattr(getattr(java.scala.collection.immutable, "Map$"), "MODULE$"), "from")
+    parsed = java.org.apache.spark.deploy.SparkSubmitArguments(
+        scala.asScala(words).toSeq(), immutable(scala.asScala(variables))
+    )
+    nothing = getattr(getattr(java.scala, "None$"), "MODULE$")
+    prepared = java.org.apache.spark.deploy.SparkSubmit().prepareSubmitEnvironment(parsed, nothing)
+    pairs = (pair.split("=", 1) for pair in prepared._3().toDebugString().splitlines())
+    return prepared._4(), prepared._1().mkString(" "), dict(pairs)
+
+
+def test_spark_submit_resolves_the_job_for_kubernetes(spark: SparkSession) -> None:
+    _, job = manifest()
+    (driver,) = job["spec"]["template"]["spec"]["containers"]
+    main, arguments, conf = submitted(spark, driver["args"], {})
+    assert (main, arguments) == ("org.apache.spark.deploy.PythonRunner", "file:/jobs/orders.py null")
+    assert (conf["spark.master"], conf["spark.submit.deployMode"]) == ("k8s://https://kubernetes.default.svc", "client")
+    given = dict(word.removeprefix("--conf=").split("=", 1) for word in driver["args"] if word.startswith("--conf="))
+    assert given.items() <= conf.items()
+
+
+def test_spark_submit_resolves_the_command_for_yarn(spark: SparkSession) -> None:
+    (recipe,) = re.findall(r"^HADOOP_CONF_DIR=.*\n.*--master yarn .*$", WHERE.read_text(), re.MULTILINE)
+    words = shlex.split(recipe.replace("\\\n", " "))
+    at = words.index("spark-submit")
+    environment = dict(word.split("=", 1) for word in words[:at])
+    main, arguments, conf = submitted(spark, words[at + 1 :], environment)
+    assert main == "org.apache.spark.deploy.PythonRunner"
+    assert arguments == f"file:{Path.cwd()}/orders_to_parquet.py null hdfs:///orders"
+    assert conf["spark.yarn.dist.archives"] == f"file:{Path.cwd()}/environment.tar.gz#environment"
+    words[words.index("client")] = "cluster"
+    main, arguments, _ = submitted(spark, words[at + 1 :], environment)
+    assert main == "org.apache.spark.deploy.yarn.YarnClusterApplication"
+    assert arguments.endswith("--class org.apache.spark.deploy.PythonRunner --arg hdfs:///orders")
 
 
 def give_up(api: JetStreamApi, name: str, number: int) -> None:

@@ -415,7 +415,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 1 if summary.broken else 0
 
 
-def descendants(pid: int, word: bytes) -> list[int]:
+def descendants(pid: int, word: bytes = b"") -> list[int]:
     """Return the processes anywhere below one that have a word in their command line."""
     found, todo = [], [pid]
     while todo:

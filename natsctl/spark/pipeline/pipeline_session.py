@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from natsctl.spark.files.file_formats import spark_path
 from natsctl.spark.pipeline.project import Project
+from natsctl.spark.session.connect import register_by_value
 from natsctl.spark.session.failures import PIPELINES_PACKAGES, ExtraMissingError
 from natsctl.spark.session.sessions import is_remote, open_session
 from natsctl.spark.session.spark_options import LOCAL, SparkOptions
@@ -60,6 +61,8 @@ def session_for(project: Project) -> Callable[[SparkOptions], AbstractContextMan
                 yield session
                 return
             with _served(session) as client:
+                if not own.is_local:
+                    register_by_value(client)
                 yield client
 
     return opened

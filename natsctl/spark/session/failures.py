@@ -145,7 +145,13 @@ REPORTED = (
         r"Cannot run program \"[^\"]*\"[^\n]*",
         SparkQueryError,
         "",
-        "--conf spark.pyspark.python=PATH names the Python of machines that run tasks",
+        "--conf spark.pyspark.python=PATH names the tasks' Python: the same path on every machine, the driver's too",
+    ),
+    SparkTold(
+        r"\[DATA_SOURCE_NOT_FOUND\] Failed to find the data source: jetstream",
+        SparkQueryError,
+        "Spark does not find the format jetstream in its Python",
+        "open_session registers it: docs/spark-where.md#spark-does-not-find-the-format",
     ),
     SparkTold(r"java\.lang\.OutOfMemoryError|Java heap space", SparkQueryError, "Spark ran out of memory", _MEMORY),
     SparkTold(

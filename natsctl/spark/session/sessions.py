@@ -9,8 +9,9 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, cast
+from weakref import WeakSet
 
-from natsctl.spark.session.connect import remote_for, remote_session
+from natsctl.spark.session.connect import register_by_value, remote_for, remote_session
 from natsctl.spark.session.failures import quieten, quieten_interrupts
 from natsctl.spark.session.installation import compiled_imports, pyspark_folder
 from natsctl.spark.session.source_warnings import warnings_passed_on
@@ -113,21 +114,25 @@ def _sum(stages: Iterable[Tasks]) -> Tasks:
 def open_session(options: SparkOptions | None = None) -> Iterator[SparkSession]:
     """Open a session that knows the format `jetstream`; it is stopped at the end unless it was there before.
 
-    Within spark-submit, or if a session is active, that is the session. Raises UsageError, ExtraMissingError,
-    JavaUnsuitableError, SparkStartError.
+    Within spark-submit, or if a session is active, that is the session, and the format is registered in it.
+    Raises UsageError, ExtraMissingError, JavaUnsuitableError, SparkStartError.
     """
     options = options or SparkOptions()
     options.check()
     pyspark_folder()
     if (there := _active_session()) is not None:
+        _register_source(there)
         with settings_applied(there, session_settings(options)):
             yield there
         return
     if remote := remote_for(options):
         with remote_session(remote, options) as session:
+            _with_source.add(session)
             yield session
     elif "PYSPARK_GATEWAY_PORT" in os.environ:
         with _session_of(application_settings(options) if options.master else session_settings(options)) as session:
+            _register_source(session)
+            _with_source.add(session.sparkContext)
             yield session
     else:
         with own_session(options) as session:
@@ -170,6 +175,9 @@ def own_session(
                 stack.enter_context(warnings_passed_on(machine.log))
                 with _environment(machine, options):
                     session = stack.enter_context(_session_of({}))
+                    if not options.is_local:
+                        register_by_value(session)
+                _with_source.add(session.sparkContext)
                 with texts_kept():
                     yield session
         except Exception as failure:  # of whatever kind: it is raised on, with what Spark wrote
@@ -209,6 +217,16 @@ def _environment(machine: VirtualMachine, options: SparkOptions) -> Iterator[Non
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
+
+
+_with_source: WeakSet[Any] = WeakSet()
+"""Contexts, and sessions of Connect, that know the format."""
+
+
+def _register_source(session: SparkSession) -> None:
+    """Register the format in another owner's session: Spark looks for it in a Python that may be the executors'."""
+    if (session if is_remote(session) else session.sparkContext) not in _with_source:
+        register_by_value(session)
 
 
 @contextlib.contextmanager

@@ -160,13 +160,13 @@ def process_environment(options: SparkOptions, home: Path, environment: Mapping[
     """Return the environment of Spark's Java, and of the Python processes that it starts here.
 
     On this machine those are this Python, with this natsctl. On a cluster the name has to be right on every machine, so
-    it is PYSPARK_PYTHON, or python3, found next to this Python first.
+    it is PYSPARK_PYTHON, or python3, found next to this Python first. PYSPARK_DRIVER_PYTHON is the same: Spark looks
+    there for formats, and has the tasks of a format that it finds run in a Python of that name.
     """
     found = {**environment, "SPARK_HOME": str(home)}
     for name in ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET", "SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED"):
         found.pop(name, None)
-    found["PYSPARK_PYTHON"] = python_program(options, environment)
-    found["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    found["PYSPARK_PYTHON"] = found["PYSPARK_DRIVER_PYTHON"] = python_program(options, environment)
     if options.is_local:
         found[SOURCE_BY_NAME] = "1"
     else:

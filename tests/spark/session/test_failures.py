@@ -105,6 +105,11 @@ def test_the_sources_own_failures_are_told_as_they_were_written(kind: type[JetSt
         ("java.lang.OutOfMemoryError: Java heap space", 1, "Spark ran out of memory"),
         ("[PYTHON_VERSION_MISMATCH] Python in worker has different version", 1, "[PYTHON_VERSION_MISMATCH]"),
         ('Cannot run program "/nope/python": error=2, No such file', 1, 'Cannot run program "/nope/python"'),
+        (
+            "[DATA_SOURCE_NOT_FOUND] Failed to find the data source: jetstream. Make",
+            1,
+            "Spark does not find the format",
+        ),
         ("[PATH_ALREADY_EXISTS] Path file:/out already exists. SQLSTATE: 42K04", 4, "Path file:/out already exists."),
         ("[PATH_NOT_FOUND] Path does not exist: file:/in. SQLSTATE: 42K03", 3, "Path does not exist: file:/in."),
     ],

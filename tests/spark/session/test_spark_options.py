@@ -109,5 +109,5 @@ def test_tasks_run_this_python_here_and_their_own_on_a_cluster(tmp_path: object)
     assert process_environment(there, tmp_path, {"PATH": "/bin"})["PYSPARK_PYTHON"] == "python3"  # type: ignore[arg-type]
     assert SOURCE_BY_NAME not in process_environment(there, tmp_path, {"PATH": "/bin"})  # type: ignore[arg-type]
     named = process_environment(there, tmp_path, {"PYSPARK_PYTHON": "/opt/python", "PATH": "/bin"})  # type: ignore[arg-type]
-    assert named["PYSPARK_PYTHON"] == "/opt/python"
+    assert named["PYSPARK_PYTHON"] == named["PYSPARK_DRIVER_PYTHON"] == "/opt/python"
     assert named["PATH"].endswith(":/bin")
