@@ -8,7 +8,6 @@ Failures have one mapping to exit codes, one text and one JSON form.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import sys
@@ -61,6 +60,8 @@ def emit_json_line(document: Any) -> None:
 
 def json_text(document: Any, *, one_line: bool = False) -> str:
     """Return a document (structs included), or JSON text, as JSON with two spaces a level, or on one line."""
+    import json
+
     if isinstance(document, str | bytes):
         document = json.loads(document)
     if "orjson" in sys.modules or not _is_small(document):
@@ -113,6 +114,8 @@ def _harmless(text: str) -> str:
 
 
 def _escaped(char: str) -> str:
+    import json
+
     return f"\\u{ord(char):04x}" if ord(char) < 0x10000 else json.dumps(char)[1:-1]
 
 
@@ -183,21 +186,24 @@ def has_color(stream: IO[str]) -> bool:
 
 def terminal_width() -> int:
     """Return the columns to lay text out in: COLUMNS, else the terminal's, else 80."""
-    import shutil
+    return _columns(sys.__stdout__) or 80
 
-    return shutil.get_terminal_size((80, 24)).columns
+
+def _columns(stream: IO[str] | None) -> int | None:
+    """Return COLUMNS, else the columns of the terminal, None without one; shutil would import four compressions."""
+    if (columns := os.environ.get("COLUMNS", "")).isdigit() and int(columns):
+        return int(columns)
+    try:
+        return (stream and os.get_terminal_size(stream.fileno()).columns) or None
+    except (OSError, ValueError):
+        return None
 
 
 def stderr_width() -> int | None:
     """Return the columns of the terminal on stderr, COLUMNS if set; None without a terminal."""
     if not sys.stderr.isatty():
         return None
-    if (columns := os.environ.get("COLUMNS", "")).isdigit() and int(columns):
-        return int(columns)
-    try:
-        return os.get_terminal_size(sys.stderr.fileno()).columns or None
-    except OSError:
-        return None
+    return _columns(sys.stderr)
 
 
 PIPE_WIDTH = 4000
@@ -417,6 +423,8 @@ def render_error(failure: BaseException, as_json: bool) -> str:
     A failure with several `faults` has a line for each, below its `headline` or their number.
     """
     if as_json:
+        import json
+
         return json.dumps(error_object(failure), ensure_ascii=False)
     from natsctl.cli.render.text import safe
 

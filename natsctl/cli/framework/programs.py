@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from typing import NoReturn
@@ -19,6 +18,8 @@ _NAME = re.compile(r"[a-z][a-z0-9-]*")
 
 def program_of(word: str) -> str | None:
     """Return the path of the program for a word of the command line."""
+    import shutil
+
     return shutil.which(PREFIX + word) if _NAME.fullmatch(word) else None
 
 
