@@ -350,6 +350,34 @@ class Session:
 
     # --- timers
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether the handshake is done."""
+        return self.login.authenticated
+
+    @property
+    def patience_ns(self) -> int:
+        """Time limit of the handshake."""
+        return self.login.timeout_ns
+
+    @property
+    def first_ping_ns(self) -> int:
+        """Delay of the first PING, which measures the round trip."""
+        return self.broker.options.first_ping_ns
+
+    @property
+    def pings_always(self) -> bool:
+        """Whether the other side is pinged while messages flow."""
+        return False
+
+    def run_out_of_patience(self) -> None:
+        """Close a connection after its handshake timed out."""
+        self.close(CloseReason.AUTHENTICATION_TIMEOUT, "Authentication Timeout")
+
+    def count_stale(self) -> None:
+        """Count a connection with a silent peer."""
+        self.broker.stale_connections += 1
+
     def tick(self) -> None:
         self.timers.tick()
 

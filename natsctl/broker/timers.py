@@ -41,11 +41,17 @@ class Timers:
     def start(self) -> None:
         """Start: the client has limited time to log in, or is pinged soon if no login is required."""
         session = self._session
-        options = session.broker.options
-        first_ping_ns = min(options.first_ping_ns, options.ping_interval_of(session.connection_type))
-        first = first_ping_ns if session.login.authenticated else session.login.timeout_ns
-        late_ns = self._late_ns if session.login.authenticated else 0
-        self._sleep_until(session.broker.clock.monotonic_ns() + first, late_ns)
+        if session.is_ready:
+            interval_ns = session.broker.options.ping_interval_of(session.connection_type)
+            self._sleep_until(
+                session.broker.clock.monotonic_ns() + min(session.first_ping_ns, interval_ns), self._late_ns
+            )
+        else:
+            self.wait(session.patience_ns)
+
+    def wait(self, patience_ns: int) -> None:
+        """Limit the time until the next step of the handshake."""
+        self._sleep_until(self._session.broker.clock.monotonic_ns() + patience_ns, 0)
 
     def expire_at(self, wall_ns: int) -> None:
         """Close the connection at a time of the wall clock; 0: never."""
@@ -67,6 +73,7 @@ class Timers:
         self._session.broker.tick_by(self.alarm_ns)
 
     def answered(self) -> None:
+        self.pings_out = 0
         if self._ping_sent_ns:
             session = self._session
             self._answered_ns = session.last_active_ns
@@ -86,8 +93,8 @@ class Timers:
             session.close(CloseReason.AUTHENTICATION_EXPIRED, "User Authentication Expired")
         elif session.login.pending is not None:
             self.start()  # who has said CONNECT in time need not pay for the server's slowness
-        elif not session.login.authenticated:
-            session.close(CloseReason.AUTHENTICATION_TIMEOUT, "Authentication Timeout")
+        elif not session.is_ready:
+            session.run_out_of_patience()
         else:
             self._ping(session, now)
 
@@ -97,11 +104,12 @@ class Timers:
         late_ns = interval // LATE_PARTS
         active_ns = session.last_active_ns
         # The answer to the last ping, which came a little after it, is no reason to send the next one later.
-        if self._measured and active_ns != self._answered_ns and active_ns + interval > now:
+        in_use = self._measured and active_ns != self._answered_ns and active_ns + interval > now
+        if in_use and not session.pings_always:
             self._sleep_until(active_ns + interval, late_ns)
             return
         if self.pings_out >= options.ping_max:
-            session.broker.stale_connections += 1
+            session.count_stale()
             session.close(CloseReason.STALE_CONNECTION, "Stale Connection")
             return
         self.pings_out += 1

@@ -19,8 +19,8 @@ from natsctl.broker.imports.account_config import UNLIMITED
 from natsctl.broker.refusals import CloseReason
 
 if TYPE_CHECKING:
-    from natsctl.api.jwt_claims import AuthorizationResponseClaims, UserClaims, UserLimits
-    from natsctl.api.subject_index import Steps
+    from natsctl.api.jwt_claims import UserClaims, UserLimits
+    from natsctl.broker.jwt.callout import ConfiguredTerms, OperatedTerms
 
 
 class ConnectOptions(msgspec.Struct, kw_only=True):
@@ -256,35 +256,14 @@ class AccountPlacement(msgspec.Struct, frozen=True):
     issuer: str
 
 
-class CalloutTerms(Protocol):
-    """The terms of one authentication callout: the service's account and the allowed answers."""
-
-    @property
-    def account(self) -> str:
-        """Account of the service."""
-
-    @property
-    def subject(self) -> str:
-        """Subject of the request's JWT."""
-
-    @property
-    def xkey(self) -> str:
-        """Public curve key that requests are sealed for; empty: clear text."""
-
-    def check_signer(self, response: AuthorizationResponseClaims) -> None:
-        """Raise CalloutError if a response is not signed by a key of the service."""
-
-    def place(self, user: UserClaims, now_ns: int) -> Steps[AccountPlacement]:
-        """Return where the user of a response belongs; raises CalloutError."""
-
-
 class Delegation(msgspec.Struct, frozen=True):
     """An answer from a service that is asked with a message (authentication callout).
 
     A session waits for it as for a `Pending`; nobody else can.
     """
 
-    terms: CalloutTerms
+    terms: ConfiguredTerms | OperatedTerms
+    """The service's account and the answers that it may give."""
     connect: ConnectOptions
     """Fields of CONNECT for the service, including a default user's."""
     nonce: bytes = b""

@@ -130,7 +130,6 @@ class AcceptedLink(LeafLink):
         self._config = self.account.config
         self._review_ns = 0
         self._import = self._export = SubjectRules()
-        self.start_timers()
         leafs.log.info(f"{self.label} - Leafnode connection created ")
 
     def send_info(self, *, connect_info: bool = False, lame_duck: bool = False) -> None:
@@ -191,12 +190,6 @@ class AcceptedLink(LeafLink):
             if not self.still_holds():
                 self.fail(CloseReason.AUTHENTICATION_VIOLATION, "Authorization Violation")
 
-    def _late(self) -> None:
-        if self.login.pending is not None:
-            self.start_timers()  # who has said CONNECT in time need not pay for the server's slowness
-        else:
-            super()._late()
-
     def refuse(self, refusal: LoginRefusal) -> None:
         """Close the connection, and log the refused user."""
         user = self._shown.options.user if self._shown is not None else ""
@@ -232,6 +225,7 @@ class AcceptedLink(LeafLink):
             self.fail(CloseReason.MAX_ACCOUNT_CONNECTIONS_EXCEEDED, text)
             return
         self.login.grant, self.login.connected, self.login.authenticated = grant, True, True
+        self.timers.expire_at(grant.expires_ns)
         self.headers = connect.headers
         self.traces = connect.protocol >= PROTOCOL
         self.version = connect.version

@@ -77,7 +77,7 @@ class LeafLinks:
 
     def alarm_ns(self) -> int:
         """Return when the first link has had its time for the handshake, or credentials of one end."""
-        return min((link.alarm_ns for link in self.links.values()), default=NEVER_NS)
+        return min((link.timers.alarm_ns for link in self.links.values()), default=NEVER_NS)
 
     @property
     def authenticator(self) -> Authenticator | None:

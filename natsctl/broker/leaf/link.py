@@ -27,8 +27,7 @@ from natsctl.broker.leaf.leaf_interest import LocalInterest, RemoteInterest
 from natsctl.broker.message_trace import begin_trace
 from natsctl.broker.refusals import FAULT_REASONS, CloseReason
 from natsctl.broker.session import Session
-from natsctl.broker.timers import LATE_PARTS, NEVER_NS
-from natsctl.wire.client import PING_LINE, PONG_LINE
+from natsctl.wire.client import PONG_LINE
 from natsctl.wire.leaf import LEAF_MSG, LEAF_SUB, LEAF_UNSUB, LeafParser, encode_leaf_msg, leaf_limits
 from natsctl.wire.ops import CONNECT, ERR, INFO, PING, PONG, Op, ProtocolViolationError
 
@@ -172,12 +171,9 @@ class LeafLink(Session):
     event_kind = 4
     __slots__ = (
         "_leafs",
-        "_ping_sent_ns",
-        "_pings_out",
         "_reader",
         "_registered",
         "compression",
-        "due_ns",
         "is_spoke",
         "isolated",
         "local_interest",
@@ -194,18 +190,14 @@ class LeafLink(Session):
     )  # fmt: skip
 
     def __init__(self, leafs: LeafLinks, cid: int, host: str, port: int, kind: str) -> None:
+        self._leafs = leafs
+        self._registered = self.was_registered = self.is_spoke = False
         super().__init__(leafs.broker, cid, host, port, kind)
         self.login = Login(self)  # a new one: the default user is for clients
         self.account = self.broker.account(GLOBAL_ACCOUNT)
         self._reader = LeafParser(leaf_limits(self.broker.options.limits))
-        self._leafs = leafs
-        self._registered = self.was_registered = False
-        self._pings_out = self._ping_sent_ns = 0
-        self.due_ns = NEVER_NS
-        """Time of the next work for `tick`, monotonic clock."""
         self.max_pending *= PENDING_FACTOR
         self.echo = self.verbose = self.pedantic = False
-        self.is_spoke = False
         self.isolated = leafs.options.isolate
         self.solicited = False
         self.traces = False
@@ -335,8 +327,7 @@ class LeafLink(Session):
         """Announce the account's interest from now on: the handshake is done."""
         account = self.account
         self._registered = True
-        first_ns = min(FIRST_PING_NS, self.broker.options.ping_interval_ns)
-        self._sleep_until(self.broker.clock.monotonic_ns() + first_ns)
+        self.timers.start()
         self.was_registered = True
         beside = [subject for source in account.sources for subject in source.subjects()]
         beside += [*account.mapping_sources(), self._leafs.loop_subject(account)]
@@ -409,60 +400,25 @@ class LeafLink(Session):
 
     # --- timers
 
-    def tick(self) -> None:
-        """Handle timers: handshake timeout, PING, stale connection."""
-        now = self.broker.clock.monotonic_ns()
-        if self.close_reason is None and 0 < self.login.grant.expires_ns <= self.broker.clock.now_ns():
-            self.close(CloseReason.AUTHENTICATION_EXPIRED, "User Authentication Expired")
-        if now < self.due_ns or self.close_reason is not None:
-            return
-        if not self._registered:
-            self._late()
-            return
-        interval = self.broker.options.ping_interval_ns
-        if not self.is_spoke and self.rtt_ns and self.last_active_ns + interval > now:
-            self._sleep_until(self.last_active_ns + interval)
-            return
-        if self._pings_out >= self.broker.options.ping_max:
-            self._leafs.stale_connections += 1
-            self.broker.stale_connections += 1
-            self.close(CloseReason.STALE_CONNECTION, "Stale Connection")
-            return
-        self._pings_out += 1
-        self._ping_sent_ns = now
-        self.write(PING_LINE)
-        due = self.due_ns + interval
-        self._sleep_until(due if due > now else now + interval)
+    @property
+    def is_ready(self) -> bool:
+        return self._registered
 
     @property
-    def alarm_ns(self) -> int:
-        """Return when the broker is to look at the latest; pings may be a little late."""
-        if self.close_reason is not None:
-            return NEVER_NS
-        expires_ns, clock = self.login.grant.expires_ns, self.broker.clock
-        ends_ns = clock.monotonic_ns() + expires_ns - clock.now_ns() if expires_ns else NEVER_NS
-        late_ns = self.broker.options.ping_interval_ns // LATE_PARTS if self._registered else 0
-        return min(ends_ns, self.due_ns + late_ns)
-
-    def hold_timers(self) -> None:
-        """Suspend all deadlines until `start_timers`."""
-        self.due_ns = NEVER_NS
-
-    def start_timers(self) -> None:
-        """Start the time limit of the other side's handshake."""
-        self._sleep_until(self.broker.clock.monotonic_ns() + self._patience_ns)
-
-    def _sleep_until(self, at_ns: int) -> None:
-        self.due_ns = at_ns
-        self.broker.tick_by(self.alarm_ns)
-
-    @property
-    def _patience_ns(self) -> int:
+    def patience_ns(self) -> int:
         return self._leafs.options.auth_timeout_ns
 
-    def _late(self) -> None:
-        """Close a link after its handshake timed out."""
-        self.close(CloseReason.AUTHENTICATION_TIMEOUT, "Authentication Timeout")
+    @property
+    def first_ping_ns(self) -> int:
+        return FIRST_PING_NS
+
+    @property
+    def pings_always(self) -> bool:
+        return self.is_spoke
+
+    def count_stale(self) -> None:
+        self._leafs.stale_connections += 1
+        super().count_stale()
 
     # --- input
 
@@ -513,7 +469,7 @@ class LeafLink(Session):
         elif kind == PING:
             self.write(PONG_LINE)
         elif kind == PONG:
-            self._take_pong()
+            self.timers.answered()
         elif kind == ERR:
             self._take_error(op[1].decode("utf-8", "replace"))
         elif not self._registered:
@@ -522,12 +478,6 @@ class LeafLink(Session):
             self._take_interest(op[1], op[2], op[3])
         elif kind == LEAF_UNSUB:
             self.remote_interest.remove(op[1], op[2])
-
-    def _take_pong(self) -> None:
-        self._pings_out = 0
-        if self._ping_sent_ns:
-            self.rtt_ns = max(self.broker.clock.monotonic_ns() - self._ping_sent_ns, 1)
-            self._ping_sent_ns = 0
 
     def _take_error(self, text: str) -> None:
         """Log an error from the other side, which closes the link itself if necessary."""

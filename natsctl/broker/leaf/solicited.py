@@ -46,8 +46,8 @@ class SolicitedLink(LeafLink):
     def __init__(
         self, leafs: LeafLinks, remote: RemoteOptions, cid: int, host: str, port: int, kind: str, *, secured: bool
     ) -> None:
-        super().__init__(leafs, cid, host, port, kind)
         self._remote = remote
+        super().__init__(leafs, cid, host, port, kind)
         self._secured = secured
         self._apart: tuple[list[str], ...] = ([], [])
         """Subjects that the domains deny for sending and for interest, whatever the hub allows."""
@@ -61,7 +61,6 @@ class SolicitedLink(LeafLink):
         self.ws_urls: list[str] = []
         self.wants_tls = False
         """The shell is to put TLS under the link, and to say `secured` then."""
-        self.start_timers()
         self.rules.send.forbid(remote.deny_exports)
         self.rules.ask.forbid(remote.deny_imports)
         self._leafs.log.info(f"{self.label} - Leafnode connection created for account: {self._account_label} ")
@@ -72,10 +71,10 @@ class SolicitedLink(LeafLink):
         return f"{self.account.name}/{shown}" if shown else self.account.name
 
     @property
-    def _patience_ns(self) -> int:
+    def patience_ns(self) -> int:
         return self._remote.first_info_ns
 
-    def _late(self) -> None:
+    def run_out_of_patience(self) -> None:
         self.close(CloseReason.STALE_CONNECTION, "Stale Leaf Node Connection - Closing")
 
     def _take_info(self, body: bytes) -> None:
@@ -160,7 +159,7 @@ class SolicitedLink(LeafLink):
         for key, value in shown.items():
             setattr(body, key, value)
         self.write(b"CONNECT %b\r\n" % msgspec.json.encode(body))
-        self._sleep_until(self.broker.clock.monotonic_ns() + ANSWER_NS)
+        self.timers.wait(ANSWER_NS)
         leafs.log.debug(f"{self.label} - Remote leafnode connect msg sent")
         if not info.info_on_connect:
             self._finish()
