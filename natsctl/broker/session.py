@@ -362,7 +362,7 @@ class Session:
 
     @property
     def first_ping_ns(self) -> int:
-        """Delay of the first PING, which measures the round trip."""
+        """Delay of the first PING: it measures the round trip."""
         return self.broker.options.first_ping_ns
 
     @property
