@@ -1041,6 +1041,7 @@ class BrowseApp(App[None]):
         self.note("asking what would go")
         status, effect = await self.runner.output_of([*line, "--dry-run"], min(self.size.width - 8, 96))
         self._notice = ""
+        self._show()
         if status not in (0, 10):
             self.note(effect.strip().splitlines()[-1] if effect.strip() else f"exit status {status}")
             return
