@@ -23,12 +23,13 @@ FLOOR, ARROW_FLOOR, READ, BACKUP, WRITE = (
     "Spark reads a backup",
     "Spark writes a stream",
 )
-MEMORY_GROUP, GROUP, MEMORY_FILE, FILE, EXPORT = (
+MEMORY_GROUP, GROUP, MEMORY_FILE, FILE, EXPORT, SPARK_EXPORT = (
     "Spark groups Arrow in memory",
     "Spark groups a stream",
     "Spark, Arrow in memory to Parquet",
     "Spark, a stream to Parquet",
     "stream export, to Parquet",
+    "stream export by Spark, to Parquet",
 )
 DUCKDB_GROUP, DUCKDB_FILE = "DuckDB groups the exported Parquet", "DuckDB, Parquet to Parquet"
 NATS_PY_FILE, NATS_PY_WRITE = "to Parquet, nats-py fetch", "publish, nats-py, 500 in flight"
@@ -177,6 +178,7 @@ COMPARED: Final[tuple[tuple[str, Callable[[Figures], float]], ...]] = (
     ("count and group: CPU / Arrow in memory", lambda of: ratio(us(of, GROUP), us(of, MEMORY_GROUP))),
     ("count and group: CPU but the server's / the same", lambda of: ratio(client_us(of, GROUP), us(of, MEMORY_GROUP))),
     ("to Parquet: CPU / Arrow in memory", lambda of: ratio(us(of, FILE), us(of, MEMORY_FILE))),
+    ("export by Spark to one file: CPU / its write", lambda of: ratio(us(of, SPARK_EXPORT), us(of, FILE))),
     ("count and group: nats-py's CPU / Spark's", lambda of: ratio(us(of, NATS_PY), us(of, GROUP))),
     ("to Parquet: nats-py's CPU / Spark's", lambda of: ratio(us(of, NATS_PY_FILE), us(of, FILE))),
     ("count and group: CPU / DuckDB's on the export", lambda of: ratio(us(of, GROUP), us(of, DUCKDB_GROUP))),

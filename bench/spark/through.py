@@ -17,6 +17,7 @@ from pyspark.cloudpickle import register_pickle_by_value
 from bench.spark import rows
 from bench.spark.direct import WRITTEN_SHARE, Figures, make
 from bench.spark.spent import Spent, spent_by
+from natsctl.spark.files.direct_export import export_direct
 from natsctl.spark.files.file_export import FileTarget, export
 from natsctl.spark.files.file_formats import PARQUET
 from natsctl.testing.process import ServerProcess
@@ -69,6 +70,7 @@ def measure_through_spark(spark: SparkSession, server: ServerProcess, number: in
         "Spark, Arrow in memory to Parquet": lambda wanted: files.write(memory(wanted)),
         "Spark, a stream to Parquet": lambda wanted: files.write(stream(wanted)),
         "stream export, to Parquet": files.export,
+        "stream export by Spark, to Parquet": files.export_by_spark,
         "Spark writes a stream": lambda wanted: _write(memory(wanted), url),
     }
     for name, work in queries.items():
@@ -82,7 +84,7 @@ def measure_through_spark(spark: SparkSession, server: ServerProcess, number: in
 
 
 class Files:
-    """Writes of Parquet, by Spark itself and as `natsctl stream export` does."""
+    """Writes of Parquet, by Spark itself and as `natsctl stream export` does, with Spark and without."""
 
     def __init__(self, spark: SparkSession, url: str, folder: Path) -> None:
         self._spark, self._url = spark, url
@@ -93,9 +95,20 @@ class Files:
         frame.write.mode("overwrite").parquet(self._rows)
 
     def export(self, wanted: int) -> None:
+        """Export as the command does, up to 10 million messages."""
+        export_direct(self._options(wanted), "ORDERS", FileTarget(str(self.exported), PARQUET, force=True), _ignored)
+
+    def export_by_spark(self, wanted: int) -> None:
+        target = FileTarget(str(self.exported), PARQUET, force=True)
+        export(self._spark, {**self._options(wanted), "minPartitions": str(PARTS)}, "ORDERS", target)
+
+    def _options(self, wanted: int) -> dict[str, str]:
         options = {"servers": self._url, "endingOffsets": f'{{"ORDERS": {wanted}}}', "stream": "ORDERS"}
-        options |= {"failOnDataLoss": "false", "minPartitions": str(PARTS)}
-        export(self._spark, options, "ORDERS", FileTarget(str(self.exported), PARQUET, force=True))
+        return options | {"failOnDataLoss": "false"}
+
+
+def _ignored(_: int) -> None:
+    """Take the progress of an export."""
 
 
 def measure_duckdb(file: Path, number: int) -> Figures:
