@@ -199,9 +199,9 @@ class Account:
             if sub.import_proxies or self.imports.awaited:
                 self.imports.on_unsubscribe(sub)
 
-    def end_subscriptions(self, subs: dict[bytes, Subscription]) -> None:
+    def end_subscriptions(self, subs: dict[bytes, Subscription] | dict[int, Subscription]) -> None:
         """End subscriptions that their session or stream no longer has: at once, or in later turns if they are many."""
-        if sum(map(_removal_cost, subs.values())) > MANY_SUBS:
+        if len(subs) > MANY_SUBS or sum(map(_removal_cost, subs.values())) > MANY_SUBS:
             for sub in subs.values():
                 if sub.session is None:
                     sub.handler, sub.run, sub.take_all = not_mine, None, None
@@ -211,7 +211,7 @@ class Account:
         for sub in subs.values():
             self.unsubscribe(sub)
 
-    def _removing(self, subs: dict[bytes, Subscription]) -> Iterator[None]:
+    def _removing(self, subs: dict[bytes, Subscription] | dict[int, Subscription]) -> Iterator[None]:
         while subs:
             cost = 0
             while subs and cost < SUBS_STEP:

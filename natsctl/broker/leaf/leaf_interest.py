@@ -161,9 +161,10 @@ class RemoteInterest:
 
     def clear(self) -> None:
         """Forget all interest: the connection has ended."""
-        ended = [sub for known in self._subs.values() for sub in known if sub is not None]
+        subs = (sub for known in self._subs.values() for sub in known if sub is not None)
+        ended: dict[int, Subscription] = dict(enumerate(subs))
+        self._link.account.end_subscriptions(ended)
         self._subs, self.routes = {}, Routes()
-        self._link.account.end_subscriptions({b"%d" % number: sub for number, sub in enumerate(ended)})
 
     def choose(self, to: bytes, queue: bytes) -> None:
         """Add a queue group to the message to `to` that is being delivered."""
