@@ -31,7 +31,7 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from bench import mixed, servers
-from bench.measure import ANSWER_WITHIN_S, PAYLOAD, api, fetched, fill, snapshot, verdict
+from bench.measure import ANSWER_WITHIN_S, PAYLOAD, api, cpu_ns, fetched, fill, snapshot, verdict
 from natsctl.testing.process import ServerProcess
 from tests.support.raw_client import RawClient
 
@@ -70,16 +70,6 @@ class Pings(NamedTuple):
     median_s: float
     cpu_s: float
     """The most CPU of the server inside one."""
-
-
-def cpu_ns(pid: int, *, all_threads: bool) -> int:
-    """Return the CPU that a process has used: of its main thread, or of all."""
-    tasks = Path(f"/proc/{pid}/task")
-    total = 0
-    for thread in tasks.iterdir() if all_threads else [tasks / str(pid)]:
-        with suppress(OSError):  # it may have ended
-            total += int((thread / "schedstat").read_text().split()[0])
-    return total
 
 
 def probe(url: str, pid: int, all_threads: bool, pipe: Connection) -> None:

@@ -7,6 +7,7 @@ import json
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -72,6 +73,16 @@ def rss_mb(server: ServerProcess) -> float:
     """Return the resident memory of a server."""
     status = Path(f"/proc/{server.pid}/status").read_text()
     return int(status.partition("VmRSS:")[2].split()[0]) / 1024
+
+
+def cpu_ns(pid: int, *, all_threads: bool) -> int:
+    """Return the CPU that a process has used: of its main thread, or of all."""
+    tasks = Path(f"/proc/{pid}/task")
+    total = 0
+    for thread in tasks.iterdir() if all_threads else [tasks / str(pid)]:
+        with suppress(OSError):  # it may have ended
+            total += int((thread / "schedstat").read_text().split()[0])
+    return total
 
 
 async def restarted(server: ServerProcess, killed: bool) -> tuple[RawClient, float]:

@@ -16,161 +16,184 @@ static int read_text(PyObject *object, Text *text)
     return 0;
 }
 
-/* Patterns as a tree of their tokens. A node's first literal child is in the node, the others are in a hash table. */
+/* Patterns as a tree of their tokens. `*` and a final `>` are marks of a node, other tokens are edges in a hash table. */
 typedef struct {
     Text token;
-    uint32_t parent, child;
+    uint32_t from, to; /* nodes; the root is 0, so that `to` is 0 in a free place */
 } Edge;
 
 typedef struct {
-    Edge first;
-    uint32_t any; /* the child for `*`; 0: none, as the root is nobody's child */
-    uint8_t many, rest, ends;
-} PatternNode;
+    const Edge *edge; /* the only one, if not `many`; NULL if there is none */
+    uint32_t any;     /* the node below `*`, 0 if there is none */
+    uint8_t many, rest, end;
+} Node;
 
 typedef struct {
-    PatternNode *nodes;
-    Edge *edges;
-    uint32_t count, mask;
-} PatternTree;
+    const char *at;
+    uint32_t node;
+} Branch;
 
-static int is_same(Text one, Text other)
+typedef struct {
+    uint64_t seed;
+    size_t mask;
+    Edge *edges;
+    Node *nodes;
+    Branch *waiting;
+    uint32_t last;
+} Tree;
+
+/* The end of the token at `at`, and its hash below a node. The seed is secret, so that nobody can make tokens collide. */
+static const char *hash_token(const Tree *tree, uint32_t node, const char *at, const char *end, uint64_t *hash)
 {
-    return one.end - one.at == other.end - other.at && !memcmp(one.at, other.at, (size_t)(one.end - one.at));
+    uint64_t mixed = tree->seed ^ node;
+    while (at < end && *at != '.')
+        mixed = (mixed ^ (uint8_t)*at++) * 0x9E3779B97F4A7C15;
+    *hash = mixed ^ mixed >> 32;
+    return at;
 }
 
-/* The place of a node's child in the table, or the free place for it. */
-static Edge *edge_of(const PatternTree *tree, uint32_t parent, Text token)
+/* The edge from a node by a token, or the free place for it. */
+static Edge *edge_of(const Tree *tree, uint32_t node, Text token, uint64_t hash)
 {
-    uint32_t hash = (2166136261u ^ parent) * 16777619u;
-    for (const char *at = token.at; at < token.end; at++)
-        hash = (hash ^ (uint8_t)*at) * 16777619u;
-    for (uint32_t place = hash & tree->mask;; place = (place + 1) & tree->mask) {
+    size_t size = (size_t)(token.end - token.at);
+    for (size_t place = hash & tree->mask;; place = (place + 1) & tree->mask) {
         Edge *edge = &tree->edges[place];
-        if (!edge->child || (edge->parent == parent && is_same(edge->token, token)))
+        if (!edge->to || (edge->from == node && (size_t)(edge->token.end - edge->token.at) == size &&
+                          !memcmp(edge->token.at, token.at, size)))
             return edge;
     }
 }
 
-/* The literal child of a node, 0: none. */
-static uint32_t child_of(const PatternTree *tree, uint32_t parent, Text token)
-{
-    const PatternNode *node = &tree->nodes[parent];
-    if (node->first.child && is_same(node->first.token, token))
-        return node->first.child;
-    return node->many ? edge_of(tree, parent, token)->child : 0;
-}
-
-static Text first_token(const char *at, const char *end)
-{
-    const char *dot = memchr(at, '.', (size_t)(end - at));
-    return (Text){at, dot ? dot : end};
-}
-
-static void add_pattern(PatternTree *tree, Text pattern)
+static void add_pattern(Tree *tree, Text pattern)
 {
     uint32_t node = 0;
-    for (const char *at = pattern.at;;) {
-        Text token = first_token(at, pattern.end);
-        int single = token.end - token.at == 1;
-        if (single && *token.at == '>' && token.end == pattern.end) {
-            tree->nodes[node].rest = 1;
+    for (Text token = pattern;; token.at = token.end + 1) {
+        uint64_t hash;
+        token.end = hash_token(tree, node, token.at, pattern.end, &hash);
+        Py_ssize_t size = token.end - token.at;
+        Node *above = &tree->nodes[node];
+        uint32_t *below = &above->any;
+        if (size == 1 && *token.at == '>' && token.end == pattern.end) {
+            above->rest = 1;
             return;
         }
-        uint32_t child = single && *token.at == '*' ? tree->nodes[node].any : child_of(tree, node, token);
-        if (!child) {
-            child = ++tree->count;
-            Edge edge = {token, node, child};
-            if (single && *token.at == '*') {
-                tree->nodes[node].any = child;
-            } else if (!tree->nodes[node].first.child) {
-                tree->nodes[node].first = edge;
-            } else {
-                *edge_of(tree, node, token) = edge;
-                tree->nodes[node].many = 1;
+        if (size != 1 || *token.at != '*') {
+            Edge *edge = edge_of(tree, node, token, hash);
+            if (!edge->to) {
+                edge->token = token;
+                edge->from = node;
+                above->many = above->edge != NULL;
+                above->edge = edge;
             }
+            below = &edge->to;
         }
-        node = child;
-        if (token.end == pattern.end)
-            break;
-        at = token.end + 1;
+        if (!*below)
+            *below = ++tree->last;
+        node = *below;
+        if (token.end == pattern.end) {
+            tree->nodes[node].end = 1;
+            return;
+        }
     }
-    tree->nodes[node].ends = 1;
 }
 
-/* Whether the rest of a subject matches what is below a node: `*` is one token of at least one byte, a final `>` all
- * the rest, if any. No node is visited twice. */
-static int matches(const PatternTree *tree, uint32_t node, Text subject)
+/* The node to which an edge leads from another by the token at `token->at`, or 0; finds the end of the token too. */
+static uint32_t follow(const Tree *tree, uint32_t number, Text *token, const char *end)
 {
+    const Node *node = &tree->nodes[number];
+    if (node->many) {
+        uint64_t hash;
+        token->end = hash_token(tree, number, token->at, end, &hash);
+        return edge_of(tree, number, *token, hash)->to;
+    }
+    if (node->edge != NULL) {
+        Text only = node->edge->token;
+        size_t size = (size_t)(only.end - only.at);
+        if ((size_t)(end - token->at) >= size && !memcmp(token->at, only.at, size)) {
+            token->end = token->at + size;
+            if (token->end == end || *token->end == '.')
+                return node->edge->to;
+        }
+    }
+    for (token->end = token->at; token->end < end && *token->end != '.';)
+        token->end++;
+    return 0;
+}
+
+/* Whether a subject matches a pattern: `*` is one token of at least one byte, a final `>` all the rest, if any. Only one
+ * path leads to a node, so that each is visited once at most. */
+static int matches(const Tree *tree, Text subject)
+{
+    size_t waiting = 0;
+    Branch branch = {subject.at, 0};
     for (;;) {
-        if (tree->nodes[node].rest && subject.at < subject.end)
+        const Node *node = &tree->nodes[branch.node];
+        Text token = {branch.at, branch.at};
+        if (node->rest && token.at < subject.end)
             return 1;
-        Text token = first_token(subject.at, subject.end);
-        uint32_t literal = child_of(tree, node, token);
-        uint32_t any = token.at < token.end ? tree->nodes[node].any : 0;
-        if (token.end == subject.end)
-            return (literal && tree->nodes[literal].ends) || (any && tree->nodes[any].ends);
-        subject.at = token.end + 1;
-        if (literal && any && matches(tree, literal, subject))
-            return 1;
-        node = any ? any : literal;
-        if (!node)
+        uint32_t below = follow(tree, branch.node, &token, subject.end);
+        uint32_t any = token.end > token.at ? node->any : 0;
+        if (token.end == subject.end) {
+            if ((below && tree->nodes[below].end) || (any && tree->nodes[any].end))
+                return 1;
+        } else {
+            if (any)
+                tree->waiting[waiting++] = (Branch){token.end + 1, any};
+            if (below)
+                tree->waiting[waiting++] = (Branch){token.end + 1, below};
+        }
+        if (!waiting)
             return 0;
+        branch = tree->waiting[--waiting];
     }
 }
 
-/* Returns -1 with an exception where the patterns are not a tuple of bytes. `free_tree` ends it in both cases. */
-static int make_tree(PatternTree *tree, PyObject *patterns)
+static void free_tree(Tree *tree)
 {
-    size_t tokens = 1, size = 2;
-    Py_ssize_t count = PyTuple_Size(patterns);
-    if (count < 0)
-        return -1;
+    PyMem_Free(tree->edges);
+    PyMem_Free(tree->nodes);
+    PyMem_Free(tree->waiting);
+}
+
+/* Makes the tree of a tuple of patterns, whose bytes it refers to; -1 with an exception if it cannot. */
+static int grow_tree(Tree *tree, PyObject *patterns, Py_ssize_t count)
+{
+    size_t tokens = 1, places = 2;
+    Text pattern;
     for (Py_ssize_t number = 0; number < count; number++) {
-        Text pattern;
         if (read_text(PyTuple_GetItem(patterns, number), &pattern) < 0)
             return -1;
         tokens++;
         for (const char *at = pattern.at; at < pattern.end; at++)
             tokens += *at == '.';
     }
-    while (size < 2 * tokens)
-        size *= 2;
-    if (size > UINT32_MAX) {
-        PyErr_SetString(PyExc_ValueError, "too many patterns");
-        return -1;
-    }
-    tree->mask = (uint32_t)size - 1;
-    tree->nodes = PyMem_Calloc(tokens + 1, sizeof *tree->nodes);
-    tree->edges = PyMem_Calloc(size, sizeof *tree->edges);
-    if (tree->nodes == NULL || tree->edges == NULL) {
+    while (places < tokens * 2)
+        places *= 2;
+    tree->seed = (uint64_t)PyObject_Hash(patterns);
+    tree->mask = places - 1;
+    tree->edges = PyMem_Calloc(places, sizeof(Edge));
+    tree->nodes = PyMem_Calloc(tokens, sizeof(Node));
+    tree->waiting = PyMem_Calloc(tokens, sizeof(Branch));
+    if (tree->edges == NULL || tree->nodes == NULL || tree->waiting == NULL || tokens > UINT32_MAX) {
         PyErr_NoMemory();
         return -1;
     }
     for (Py_ssize_t number = 0; number < count; number++) {
-        Text pattern;
-        if (read_text(PyTuple_GetItem(patterns, number), &pattern) < 0)
-            return -1;
+        read_text(PyTuple_GetItem(patterns, number), &pattern);
         add_pattern(tree, pattern);
     }
     return 0;
 }
 
-static void free_tree(PatternTree *tree)
-{
-    PyMem_Free(tree->nodes);
-    PyMem_Free(tree->edges);
-}
-
 /* Adds the numbers in [start, end) of the names that match a pattern. */
-static int add_matching(Buffer *out, PyObject *names, Py_ssize_t start, Py_ssize_t end, const PatternTree *tree)
+static int add_matching(Buffer *out, PyObject *names, Py_ssize_t start, Py_ssize_t end, const Tree *tree)
 {
     for (Py_ssize_t number = start; number < end; number++) {
         PyObject *name = PyList_GetItem(names, number);
         Text subject;
         if (name == NULL || read_text(name, &subject) < 0)
             return -1;
-        if (matches(tree, 0, subject)) {
+        if (matches(tree, subject)) {
             char *at = grow(out, 4);
             uint32_t found = (uint32_t)number;
             if (at == NULL)
@@ -191,15 +214,16 @@ static PyObject *matching(PyObject *module, PyObject *const *args, Py_ssize_t co
     if (takes("matching", count, 4) < 0)
         return NULL;
     Py_ssize_t start = PyLong_AsSsize_t(args[1]), end = PyLong_AsSsize_t(args[2]);
+    Py_ssize_t number = PyTuple_Size(args[3]);
     if (PyErr_Occurred())
         return NULL;
     if (!PyList_Check(args[0]) || start < 0 || end > PyList_Size(args[0]) || end > UINT32_MAX) {
         PyErr_SetString(PyExc_ValueError, "names must be a list that holds `end` of them");
         return NULL;
     }
-    PatternTree tree = {0};
+    Tree tree = {0};
     Buffer out = {0};
-    int failed = make_tree(&tree, args[3]) < 0 || add_matching(&out, args[0], start, end, &tree) < 0;
+    int failed = grow_tree(&tree, args[3], number) < 0 || add_matching(&out, args[0], start, end, &tree) < 0;
     free_tree(&tree);
     if (failed) {
         PyMem_Free(out.data);

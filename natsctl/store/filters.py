@@ -16,6 +16,8 @@ MANY_PATTERNS = 8
 """Number of patterns from which subjects are looked up by token: a regular expression would try each in turn."""
 NATIVE_PATTERNS = 1024
 """Maximum number of patterns that the native module makes a tree of for each step: a tenth of a millisecond."""
+PATTERNS_PER_SUBJECT = 8
+"""A tree of that many patterns takes as long as one lookup in Python."""
 
 _ANY, _REST, _END = b" *", b" >", b" "
 """Edges of the tree of patterns that no token of a subject can be: `*`, a final `>`, and the end of a pattern."""
@@ -101,10 +103,11 @@ class Filters:
     @property
     def quick(self) -> bool:
         """Return whether `numbers_of` costs far less than a look at each subject."""
-        return lib is not None and len(self.wildcards) <= MANY_PATTERNS
+        return lib is not None and len(self.wildcards) <= NATIVE_PATTERNS
 
     def numbers_of(self, names: list[bytes], start: int, end: int) -> array[int]:
-        if lib is not None and len(self.wildcards) <= NATIVE_PATTERNS:
+        most = min(NATIVE_PATTERNS, PATTERNS_PER_SUBJECT * (end - start))
+        if lib is not None and len(self.wildcards) <= most:
             return array("I", lib.matching(names, start, end, self.wildcards))
         return self._numbers_of(names, start, end)
 

@@ -298,8 +298,7 @@ class StreamIndex(SegmentList):
             return self.messages
         if len(view.sids) >= BULK:
             return bulk.count_all(self, view)
-        count = self.table.count
-        return sum(count[sid] for sid in view.sids)
+        return sum(map(self.table.count.__getitem__, view.sids))
 
     def live_subjects(self, filters: Filters) -> array[int]:
         count, view = self.table.count, None if filters.everything else self.view(filters)
