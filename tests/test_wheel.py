@@ -19,10 +19,7 @@ from natsctl import native
 
 CLONE = Path(__file__).parents[1]
 LOCK = CLONE / ".ci" / "requirements.lock"
-FOR_TESTS_OF_USERS = {
-    "__init__", "certificates", "clock", "jet", "jetstream", "local_cluster", "machine", "disk_image", "process",
-    "simdisk",
-}  # fmt: skip
+FOR_TESTS_OF_USERS = {"__init__", "certificates", "jetstream", "local_cluster", "process"}
 
 
 @pytest.fixture(scope="module")

@@ -106,7 +106,7 @@ LEAVES = [(name, verb.function) for name, verb in every_command() if verb.functi
 
 
 def _text(one: Parameter) -> str:
-    for text in ("7", "2", "99", "7s", "k=v", "x"):
+    for text in ("7", "2", "99", "7s", "k=v", "x", "dark"):
         try:
             one.read([text] if one.several else text)
         except UsageError:
@@ -127,7 +127,13 @@ def _full_lines(command: Command) -> list[list[str]]:
             value = [] if one.is_switch else [_text(one)]
             joined = at and value and spelling.startswith("--")
             line += [f"{spelling}={value[0]}"] * (1 + one.several) if joined else [spelling, *value]
-        lines.append([*line, *needed, *(["more"] if command.arguments and command.arguments[-1].several else [])])
+        lines.append(
+            [
+                *line,
+                *needed,
+                *([_text(command.arguments[-1])] if command.arguments and command.arguments[-1].several else []),
+            ]
+        )
     return lines
 
 
