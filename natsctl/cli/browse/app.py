@@ -843,7 +843,7 @@ class BrowseApp(App[None]):
 
     def target(self) -> BrowseTarget:
         """Return the entry that a key is about: of the side that has the focus."""
-        catalog, name, stream = self.catalog, self.selected, self.stream
+        catalog, stream = self.catalog, self.stream
         rows = self.query_one("#rows", RowList)
         if not self._is_left() and not self._page_title:
             match self.tab.content:
@@ -855,6 +855,11 @@ class BrowseApp(App[None]):
                     return BrowseTarget("key", key, self.bucket(), text=key)
                 case "objects" | "messages" if self._pages and self._pages.messages:
                     return self._message_target(rows.cursor, stream)
+        return self._selected_target()
+
+    def _selected_target(self) -> BrowseTarget:
+        """Return the entry that is selected on the left."""
+        catalog, name, stream = self.catalog, self.selected, self.stream
         if not name:
             return BrowseTarget("")
         if self.section is catalog.streams:
@@ -869,6 +874,8 @@ class BrowseApp(App[None]):
             return BrowseTarget("consumer" if consumer else "stream", consumer or stream, stream, text=name)
         if self.section is catalog.letters:
             letter = catalog.letters.facts(name).info
+            if letter is None:  # a name that the user gave
+                return BrowseTarget("", text=name)
             return BrowseTarget("dead letter", letter.consumer, letter.stream, letter.seq, letter.subject, name)
         if self.section is catalog.kv:
             return BrowseTarget("kv", self.bucket(), stream, text=self.bucket())
@@ -1021,7 +1028,7 @@ class BrowseApp(App[None]):
 
     def action_replay(self) -> None:
         """Publish the message of a dead letter again, after a question."""
-        line = actions.replay_line(self.target())
+        line = actions.replay_line(self._selected_target())
         if not line:
             self.note("only dead letters are replayed")
         elif not self._refuses():

@@ -159,3 +159,16 @@ def shop(natsctl: Callable[..., Any], shared_server: ServerProcess, monkeypatch:
         assert done.code == 0, done.err
     monkeypatch.delenv("NO_COLOR")
     return shared_server.url
+
+
+@pytest.fixture
+def failed(natsctl: Callable[..., Any], shop: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The URL of that server with two dead letters of a stream."""
+    for line in (
+        ("deadletter", "enable", "ORDERS"),
+        ("consumer", "next", "ORDERS", "NEW", "--count", "2", "--term"),
+    ):
+        done = natsctl(*line)
+        assert done.code == 0, done.err
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    return shop

@@ -54,6 +54,53 @@ async def test_a_consumer_and_a_message_are_deleted_after_a_yes(browse: Browse, 
         assert browsing.app.catalog.consumers.names == ["BILLING", "NEW"]
 
 
+async def test_a_dead_letter_is_replayed_or_discarded(browse: Browse, failed: str) -> None:
+    async with browse(failed) as browsing:
+        await browsing.press("r")
+        assert "only dead letters are replayed" in browsing.text
+        await browsing.press("7", "right_square_bracket")
+        letters, manager = browsing.app.catalog.letters, browsing.app.manager
+        await browsing.press("enter", "r")  # on the list of its message
+        await until(browsing, ConfirmScreen, "deadletter replay ORDERS 2 --consumer NEW")
+        await browsing.press("n")
+        assert letters.names == ["ORDERS > NEW 2", "ORDERS > NEW 1"]
+        await browsing.press("r")
+        await until(browsing, ConfirmScreen)
+        await browsing.press("y")
+        await until(browsing, text="replayed")
+        await browsing.settle()
+        assert letters.names == ["ORDERS > NEW 1"]
+        assert (await manager.stream_info("ORDERS")).value.state.messages == 121
+        await browsing.press("7", "d")
+        await until(browsing, ConfirmScreen, "deadletter discard ORDERS 1 --consumer NEW")
+        await browsing.press("y")
+        await until(browsing, text="no dead letters")
+        assert (await manager.stream_info("ORDERS")).value.state.messages == 121
+
+
+async def test_the_mouse_selects_and_opens(browse: Browse, shop: str) -> None:
+    async with browse(shop) as browsing:
+        app, pilot = browsing.app, browsing.pilot
+        await pilot.click("#names", offset=(3, 1))
+        assert app.selected == "PAYMENTS"
+        await pilot.click("#heads-below", offset=(3, 1))
+        await browsing.settle()
+        assert (app.section, app.selected) == (app.catalog.kv, "KV_CONFIG")
+        await pilot.click("#tabs", offset=(12, 0))
+        await browsing.settle()
+        assert app.tab.title == "Keys"
+        await pilot.click("#rows", offset=(3, 1), times=2)
+        await browsing.settle()
+        assert app.tab.title == "History"
+        assert "5432" in browsing.text
+        assert "db1.example.net" not in browsing.text
+        await pilot.click("#heads-above", offset=(3, 1))
+        await browsing.settle()
+        await pilot.click("#names", offset=(3, 0), times=2)
+        assert app.selected == "ORDERS"
+        assert app.query_one("#page").has_focus
+
+
 async def test_read_only_refuses_every_change(browse: Browse, shop: str) -> None:
     async with browse(shop, read_only=True) as browsing:
         for key in ("d", "e", "p"):

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
 import socket
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from natsctl.client.requests import end_tasks
+from natsctl.client.services import EchoService
 from natsctl.testing.process import ServerProcess
 from tests.cli.browse.conftest import Browse
 
@@ -23,6 +27,13 @@ accounts { APP {
       publish: ["$JS.API.STREAM.NAMES", "$JS.API.STREAM.INFO.ORDERS"], subscribe: ["_INBOX.>"]
     }}
   ] } }
+"""
+
+SYSTEM = """
+server_name: BACKSTAGE
+accounts { SYS { users: [{user: sys, password: pw}] }, APP { jetstream: enabled, users: [{user: app, password: pw}] } }
+system_account: SYS
+jetstream {}
 """
 
 
@@ -89,6 +100,62 @@ async def test_rates_become_a_sparkline(browse: Browse, shop: str) -> None:
         assert "▁▄▂█" in browsing.text
         await browsing.press("enter", "right_square_bracket")
         assert "80/s" in browsing.text
+
+
+async def test_services_show_their_instances_and_requests(browse: Browse, shop: str) -> None:
+    async with browse(shop, (120, 24)) as browsing:
+        connection = browsing.app.manager.connection
+        await browsing.press("6")
+        assert "no services" in browsing.text
+        ready = asyncio.Event()
+        task = asyncio.create_task(EchoService("demo").run(connection, ready.set, lambda message: None))
+        try:
+            await ready.wait()
+            for count in (0, 3):
+                for _ in range(count):
+                    await connection.request("demo.echo", b"x")
+                await browsing.tick()
+        finally:
+            await end_tasks([task])
+        assert re.search(r" demo +█ +1 ", browsing.text)  # three requests in the last second; instances
+        await browsing.press("enter")
+        assert "Service demo" in browsing.text
+        assert "echo: demo.echo, 3 requests, " in browsing.text
+
+
+async def test_dead_letters_show_their_reasons_and_their_messages(browse: Browse, failed: str) -> None:
+    async with browse(failed, (120, 24)) as browsing:
+        await browsing.press("7")
+        assert browsing.app.names == ["ORDERS > NEW 2", "ORDERS > NEW 1"]
+        await browsing.press("down", "enter")
+        for row in ("Subject: ORDERS.new", "Reason: terminated", "Deliveries: 1", "Message exists: true"):
+            assert row in browsing.text
+        await browsing.press("right_square_bracket")
+        assert browsing.app._pages is not None
+        assert [message.seq for message in browsing.app._pages.messages] == [1]
+        await browsing.press("enter")
+        assert "Trace: t-1" in browsing.text
+        await browsing.press("escape", "escape", "o")
+        await browsing.type("other")
+        await browsing.press("enter", "d")
+        assert "nothing to delete here" in browsing.text  # a name without a dead letter
+
+
+async def test_servers_answer_to_the_system_account(
+    browse: Browse, shared_server: ServerProcess, tmp_path: Path
+) -> None:
+    conf = tmp_path / "server.conf"
+    conf.write_text(SYSTEM)
+    with ServerProcess(tmp_path / "store", shared_server.kind, "-c", str(conf)) as process:
+        async with browse(process.url, (120, 24), login={"user": "sys", "password": "pw"}) as browsing:
+            await browsing.press("8")
+            assert re.search(r" BACKSTAGE +1 ", browsing.text)  # connections
+            await browsing.press("enter")
+            assert "Server BACKSTAGE" in browsing.text
+            assert browsing.app.selected == "BACKSTAGE"
+        async with browse(process.url, (120, 24), login={"user": "app", "password": "pw"}) as browsing:
+            await browsing.press("8")
+            assert "servers answer to users" in browsing.text
 
 
 @pytest.mark.ours("the reference is restarted in the tests of connections")
