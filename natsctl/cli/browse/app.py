@@ -17,24 +17,23 @@ from textual import on
 from textual.app import App, ComposeResult, SuspendNotSupported
 from textual.binding import Binding
 from textual.containers import Horizontal, Vertical
-from textual.events import Click
 from textual.filter import Monochrome, NoColor
-from textual.theme import Theme
 from textual.widget import Widget
 from textual.widgets import Static
 
 from natsctl.api.errors import NatsctlError, UsageError
 from natsctl.api.subjects import has_wildcard
-from natsctl.api.units import format_size
-from natsctl.cli.browse import actions, details
+from natsctl.cli.browse import actions, cells, details
 from natsctl.cli.browse.actions import BrowseTarget, CommandRunner
+from natsctl.cli.browse.bars import SectionHeads, TabBar, status_line, title_line
 from natsctl.cli.browse.catalog import Catalog, CatalogSection
+from natsctl.cli.browse.colours import COLOURS
 from natsctl.cli.browse.dialogs import ConfirmScreen, HelpScreen, OutputScreen
 from natsctl.cli.browse.message_view import MessageView, ScrolledText
 from natsctl.cli.browse.prompt import PromptLine
-from natsctl.cli.browse.row_list import Cells, RowList, cut, short, sparkline
+from natsctl.cli.browse.row_list import Cells, RowList, short, sparkline
 from natsctl.cli.render.page import Page
-from natsctl.cli.render.text import count, local, safe
+from natsctl.cli.render.text import safe
 
 if TYPE_CHECKING:
     from natsctl.cli.browse.message_pages import MessagePages
@@ -70,37 +69,6 @@ TABS: Final[dict[str, tuple[Tab, ...]]] = {
     "Servers": (Tab("Server", details.server_page),),
 }
 """The pages of each list's entries."""
-
-_COLOURS: Final = {
-    "dark": Theme(
-        "natsctl-dark",
-        primary="#4ea1f3",
-        secondary="#34c6a0",
-        accent="#34c6a0",
-        warning="#e5b454",
-        error="#ef6b73",
-        success="#6cc070",
-        foreground="#d8dee9",
-        background="#12161d",
-        surface="#12161d",
-        panel="#1c232e",
-        dark=True,
-    ),
-    "light": Theme(
-        "natsctl-light",
-        primary="#1f6fc4",
-        secondary="#0f7f68",
-        accent="#0f7f68",
-        warning="#8a5a00",
-        error="#b3261e",
-        success="#2e7d32",
-        foreground="#1f2328",
-        background="#fbfbfa",
-        surface="#fbfbfa",
-        panel="#e9ecef",
-        dark=False,
-    ),
-}
 
 
 class BrowseApp(App[None]):
@@ -141,7 +109,7 @@ class BrowseApp(App[None]):
         leading: Sequence[str] = (),
     ) -> None:
         super().__init__()
-        for colours in _COLOURS.values():
+        for colours in COLOURS.values():
             self.register_theme(colours)
         # Without colours nothing but the terminal's own is used; the row with the cursor is reversed.
         self.theme = f"ansi-{theme}" if self.no_color else f"natsctl-{theme}"
@@ -158,7 +126,7 @@ class BrowseApp(App[None]):
         self._selected: dict[str, str] = {}
         self._pages: MessagePages | None = None
         self._queries: dict[str, str] = {}
-        self._keys: dict[str, int] | None = None
+        self._keys: list[tuple[str, int]] | None = None
         self._keys_of = ""
         self._row_fault = ""
         self._is_message_open = False
@@ -175,11 +143,11 @@ class BrowseApp(App[None]):
         yield Static(id="title", markup=False)
         with Horizontal(id="sides"):
             with Vertical(id="left"):
-                yield SectionHeads(id="heads-above", markup=False)
+                yield SectionHeads(self.action_section, id="heads-above")
                 yield RowList(id="names")
-                yield SectionHeads(id="heads-below", markup=False)
+                yield SectionHeads(self.action_section, id="heads-below")
             with Vertical(id="right"):
-                yield TabBar(id="tabs", markup=False)
+                yield TabBar(self.show_tab, id="tabs")
                 yield Static(id="columns", markup=False)
                 yield ScrolledText(id="page")
                 yield RowList(id="rows")
@@ -343,7 +311,7 @@ class BrowseApp(App[None]):
         except NatsctlError as failure:
             self._row_fault, subjects = str(failure), {}
         if self._keys_of == stream:
-            self._keys = {key.removeprefix(prefix): number for key, number in sorted(subjects.items())}
+            self._keys = [(key.removeprefix(prefix), number) for key, number in sorted(subjects.items())]
 
     # -- data of the right side
 
@@ -433,7 +401,9 @@ class BrowseApp(App[None]):
         columns = self.query_one("#columns", Static)
         columns.display = rows.display
         if rows.display:
-            columns.update(self._column_titles(max(10, right.content_size.width)))
+            last_seq = self._pages.last_seq if self._pages is not None else 0
+            titles = cells.column_titles(self.tab.content, max(10, right.content_size.width), last_seq)
+            columns.update(Text(titles, no_wrap=True))
             self._show_rows(rows)
         if page.display and not self._page_title:
             self._show_page(page)
@@ -443,7 +413,7 @@ class BrowseApp(App[None]):
     def _heading(self) -> str:
         if not self.selected:
             return self.section.title
-        name = self.bucket() if self.section in (self.catalog.kv, self.catalog.objects) else self.selected
+        name = self.section.label(self.selected)
         above = f"{self.catalog.consumers.stream} > " if self.section is self.catalog.consumers else ""
         return f"{self.section.noun} {above}{name}"
 
@@ -490,124 +460,36 @@ class BrowseApp(App[None]):
                 notice = "no message passes the filter"
             rows.show(len(self._pages.messages), None, notice)
 
-    def _column_titles(self, width: int) -> Text:
-        match self.tab.content:
-            case "consumers":
-                text = f"  {cut('Consumer', width - 30)}{'Pending':>9}{'Unacked':>9}{'Rate/s':>9}"
-            case "keys":
-                text = f"  {cut('Key', width - 13)}{'Values':>9}"
-            case "objects":
-                text = f"  {cut('Object', width - 34)}{'Size':>10}  {'Modified':<19}"
-            case _:
-                sequence, moment = self._message_columns(width)
-                text = f" {'Seq':>{sequence}}  {'Time':<{moment}} Subject"
-        return Text(text[:width], no_wrap=True)
-
     def _draw_name(self, index: int, width: int) -> Cells:
         names = self.names
-        if index >= len(names):
-            return ()
-        name = names[index]
-        facts, section = self.section.facts(name), self.section
-        shown = name.partition("_")[2] if section in (self.catalog.kv, self.catalog.objects) else name
-        bars = 8 if width >= 40 else 4
-        room = max(4, width - bars - 9)
-        if facts.fault:
-            return ((" ", ""), (cut(safe(shown), room), "dim"), (f" {cut(facts.fault, bars + 7)}", "bad"))
-        if not section.has_numbers:
-            return ((" ! ", "warn"), (cut(safe(shown), width - 4), "name"))
-        if facts.info is None:
-            return ((" ", ""), (cut(safe(shown), room), "name"))
-        number = section.number_of(facts.info)
-        shown_number = format_size(number).replace(" ", "") if section is self.catalog.objects else short(number)
-        return (
-            (" ", ""),
-            (cut(safe(shown), room), "name"),
-            (" " + sparkline(facts.history, bars), "good"),
-            (f"{shown_number:>6} ", "dim"),
-        )
+        return cells.name_row(self.section, names[index], width) if index < len(names) else ()
 
     def _draw_row(self, index: int, width: int) -> Cells:
-        content = self.tab.content
+        content, consumers, pages = self.tab.content, self.catalog.consumers, self._pages
         if content == "consumers":
-            return self._draw_consumer(index, width)
+            names = consumers.names[index : index + 1]
+            return cells.consumer_row(names[0], consumers.facts(names[0]), width) if names else ()
         if content == "keys":
-            key, number = list((self._keys or {}).items())[index]
-            return (("  ", ""), (cut(safe(key), width - 13), "name"), (f"{number:>9,}", "dim"))
-        if self._pages is None or index >= len(self._pages.messages):
+            keys = (self._keys or ())[index : index + 1]
+            return cells.key_row(*keys[0], width) if keys else ()
+        if pages is None or index >= len(pages.messages):
             return ()
-        message = self._pages.messages[index]
-        if content == "objects":
-            return self._draw_object(index, width)
-        subject = safe(message.subject.decode("utf-8", "backslashreplace"))
-        sequence, moment = self._message_columns(width)
-        shown = f"{local(message.ts_ns):%Y-%m-%d %H:%M:%S.%f}"
-        room = max(8, width - sequence - moment - 4)
-        taken = min(max(len(subject), 8), max(8, room * 2 // 3))
-        body = cut(details.message_line(message), max(0, room - taken - 2))
+        message = pages.messages[index]
         return (
-            (f" {count(message.seq):>{sequence}}  ", "dim"),
-            (f"{shown[11:19] if moment < 10 else shown[:23]} ", "dim"),
-            (cut(subject, taken), "name"),
-            (f"  {body}", ""),
-        )
-
-    def _message_columns(self, width: int) -> tuple[int, int]:
-        """Return the columns of sequences and of times."""
-        last = self._pages.last_seq if self._pages is not None else 0
-        return max(5, len(count(last))), 8 if width < 70 else 23
-
-    def _draw_consumer(self, index: int, width: int) -> Cells:
-        consumers = self.catalog.consumers
-        if index >= len(consumers.names):
-            return ()
-        name = consumers.names[index]
-        facts = consumers.facts(name)
-        start = ("  " + cut(safe(name), width - 30), "name")
-        if facts.fault or facts.info is None:
-            return (start, (f" {facts.fault}", "bad"))
-        info = facts.info
-        rate = f"{short(facts.rate):>9}"
-        unacked = "warn" if 0 < info.config.max_ack_pending <= info.num_ack_pending else ""
-        return (start, (f"{info.num_pending:>9,}", ""), (f"{info.num_ack_pending:>9,}", unacked), (rate, "good"))
-
-    def _draw_object(self, index: int, width: int) -> Cells:
-        from natsctl.client.object_store import to_object
-
-        assert self._pages is not None
-        message = self._pages.messages[index]
-        moment = f"{local(message.ts_ns):%Y-%m-%d %H:%M:%S}"
-        try:
-            stored = to_object(message.payload, moment, message.seq, "")
-        except NatsctlError as failure:
-            return ((f"  {failure}", "bad"),)
-        size = "deleted" if stored.deleted else format_size(stored.size)
-        return (
-            ("  ", ""),
-            (cut(safe(stored.name), width - 34), "dim" if stored.deleted else "name"),
-            (f"{size:>10}", ""),
-            (f"  {moment}", "dim"),
+            cells.object_row(message, width)
+            if content == "objects"
+            else cells.message_row(message, width, pages.last_seq)
         )
 
     def _show_status(self) -> None:
         connection = self.manager.connection
         if self._notice and self.catalog.clock() - self._notice_s > NOTICE_S and not connection.lost:
             self._notice = ""
-        status = self.query_one("#status", Static)
-        keys = "? keys  / filter  : command  q end"
-        room = max(0, self.size.width - len(keys) - 3)
         notice = "connection lost: connecting again" if connection.lost else safe(self._notice)
-        text = Text(f" {cut(notice, room)} ", "bold" if notice else "", no_wrap=True)
+        status = self.query_one("#status", Static)
         status.set_class(connection.lost, "lost")
-        status.update(text.append(keys, "not bold dim"))
-        info = connection.info
-        name = info.get("server_name", "") if info.get("server_name") != info.get("server_id") else ""
-        parts = (connection.target.shown, str(name), str(info.get("version", "")))
-        where = safe("  ".join(part for part in parts if part))
-        left = " natsctl browse  "
-        right = "read-only " if self.read_only else ""
-        middle = cut(where, max(0, self.size.width - len(left) - len(right)))
-        self.query_one("#title", Static).update(Text.assemble((left, "bold"), middle, (right, "bold"), no_wrap=True))
+        status.update(status_line(notice, self.size.width))
+        self.query_one("#title", Static).update(title_line(connection, self.read_only, self.size.width))
 
     # -- moving
 
@@ -672,7 +554,7 @@ class BrowseApp(App[None]):
             self._selected[self.catalog.consumers.title] = name
             self.action_section(self.catalog.sections.index(self.catalog.consumers))
         elif content == "keys" and self._keys:
-            key = list(self._keys)[rows.cursor]
+            key = self._keys[rows.cursor][0]
             self._queries[self.stream] = f"--subject {shlex.quote(f'$KV.{self.bucket()}.{key}')}"
             self._go_to_tab("messages")
         elif content == "messages":
@@ -851,7 +733,7 @@ class BrowseApp(App[None]):
                     consumer = catalog.consumers.names[rows.cursor]
                     return BrowseTarget("consumer", consumer, stream, text=consumer)
                 case "keys" if self._keys:
-                    key = list(self._keys)[rows.cursor]
+                    key = self._keys[rows.cursor][0]
                     return BrowseTarget("key", key, self.bucket(), text=key)
                 case "objects" | "messages" if self._pages and self._pages.messages:
                     return self._message_target(rows.cursor, stream)
@@ -1085,57 +967,3 @@ class BrowseApp(App[None]):
         self._reload()
         if ended is not None and ended[0] == UsageError.exit_code and (needed := actions.needed_consent(ended[1])):
             await self._confirm(line, f"Really {needed.action}?", flag=needed.flag)
-
-
-class SectionHeads(Static):
-    """The titles of the lists, with their numbers of entries."""
-
-    def show(
-        self, sections: Sequence[CatalogSection], places: range, active: int, width: int, filters: dict[str, str]
-    ) -> None:
-        """Show the titles of some lists."""
-        self._first = places.start
-        lines = []
-        for place in places:
-            section = sections[place]
-            mark = "▾" if place == active else "▸"
-            part = filters.get(section.title) if place == active else ""
-            title = f"{section.title} /{part}" if part else section.title
-            text = f"{mark} {place + 1} {safe(title)}"
-            number = section.count
-            style = "bold" if place == active else ""
-            urgent = section.title == "Attention" and section.names
-            lines.append(Text(cut(text, width - len(number) - 1), style))
-            lines[-1].append(f"{number} ", "bold red" if urgent else "not bold dim")
-        self.display = bool(lines)
-        self.update(Text("\n").join(lines))
-
-    def on_click(self, event: Click) -> None:
-        """Open the list under the mouse."""
-        app = self.app
-        assert isinstance(app, BrowseApp)
-        app.action_section(self._first + event.y)
-
-
-class TabBar(Static):
-    """The titles of an entry's pages."""
-
-    def show(self, titles: Sequence[str], active: int, above: str) -> None:
-        """Show the titles, one of them active, or a page above all of them."""
-        text = Text(no_wrap=True)
-        self._ends: list[int] = []
-        for place, title in enumerate(titles):
-            style = "bold reverse" if place == active and not above else ""
-            text.append(f" {title} ", style).append(" ")
-            self._ends.append(len(text))
-        if above:
-            text.append(f" {above} ", "bold reverse")
-        self.update(text)
-
-    def on_click(self, event: Click) -> None:
-        """Open the page under the mouse."""
-        app = self.app
-        assert isinstance(app, BrowseApp)
-        place = next((place for place, end in enumerate(self._ends) if event.x < end), None)
-        if place is not None:
-            app.show_tab(place)

@@ -54,6 +54,8 @@ class CatalogSection:
     """Seconds until the names are asked for again."""
     has_numbers = True
     """Whether rows show rates and a number."""
+    counts_bytes = False
+    """Whether the number is one of bytes."""
     noun = ""
     """Name of one entry in texts."""
 
@@ -150,6 +152,10 @@ class CatalogSection:
             facts.history.append(facts.rate)
             facts.counter, facts.noted_s = counter, now_s
 
+    def label(self, name: str) -> str:
+        """Return the name as lists show it."""
+        return name
+
     async def info_of(self, name: str) -> Any:
         """Return the server's answer about an entry."""
         raise NotImplementedError
@@ -217,9 +223,12 @@ class KeyValueSection(StreamSection):
         await self.catalog.streams.load()
         self.fault = self.catalog.streams.fault
 
+    def label(self, name: str) -> str:
+        return name.partition("_")[2]
+
 
 class ObjectSection(KeyValueSection):
-    title, noun = "Object buckets", "Object bucket"
+    title, noun, counts_bytes = "Object buckets", "Object bucket", True
 
     def number_of(self, info: StreamInfo) -> int:
         return info.state.bytes
