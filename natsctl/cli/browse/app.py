@@ -122,6 +122,7 @@ class BrowseApp(App[None]):
         self.section: CatalogSection = self.catalog.streams
         self._leading = list(leading)
         self._name_filters: dict[str, str] = {}
+        self._filtered: tuple[list[str], str, list[str]] = ([], "", [])
         self._tabs: dict[str, int] = {}
         self._selected: dict[str, str] = {}
         self._pages: MessagePages | None = None
@@ -190,7 +191,11 @@ class BrowseApp(App[None]):
         """Return the names of the list that pass its filter."""
         part = self._name_filters.get(self.section.title, "").lower()
         names = self.section.names
-        return [name for name in names if part in name.lower()] if part else names
+        if not part:
+            return names
+        if self._filtered[0] is not names or self._filtered[1] != part:
+            self._filtered = names, part, [name for name in names if part in name.lower()]
+        return self._filtered[2]
 
     @property
     def selected(self) -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from textual.events import MouseScrollDown
 from textual.widgets import Input
 
 from natsctl.cli.browse.actions import CommandRunner, needed_consent
 from natsctl.cli.browse.dialogs import ConfirmScreen, OutputScreen
+from natsctl.cli.browse.row_list import RowList
 from natsctl.cli.framework.globals import GlobalOptions
 from tests.cli.browse.conftest import Browse, Browsing
 
@@ -99,6 +101,13 @@ async def test_the_mouse_selects_and_opens(browse: Browse, shop: str) -> None:
         await pilot.click("#names", offset=(3, 0), times=2)
         assert app.selected == "ORDERS"
         assert app.query_one("#page").has_focus
+        await browsing.press("left_square_bracket", "home")
+        rows = app.query_one("#rows", RowList)
+        assert rows.shown.start == 0
+        await pilot._post_mouse_events([MouseScrollDown], "#rows", (3, 3), button=0)
+        await browsing.tick()
+        assert rows.shown.start > 0  # the wheel moves the rows, not the cursor
+        assert rows.cursor == 0
 
 
 async def test_read_only_refuses_every_change(browse: Browse, shop: str) -> None:
