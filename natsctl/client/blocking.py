@@ -23,6 +23,8 @@ from natsctl.wire.server_frames import BrokenFrameError, FrameBuffer, frames
 T = TypeVar("T")
 
 READ_BYTES: Final = 1 << 20
+FIRST_READ_BYTES: Final = 1 << 16
+"""Size of the first read for one message; the allocator maps and unmaps memory for larger buffers each time."""
 MAX_MESSAGE_BYTES: Final = 64 << 20
 """Largest `max_payload` of nats-server."""
 SEND_WITHIN_S: Final = 60.0
@@ -104,14 +106,14 @@ class BlockingConnection:
         wire.settimeout(SEND_WITHIN_S)
         wire.sendall(data)
 
-    def read(self, timeout_s: float) -> bytes:
+    def read(self, timeout_s: float, max_bytes: int = READ_BYTES) -> bytes:
         """Return received bytes, possibly ending within a frame; raises TimeoutError, ConnectionError, OSError."""
         if self._rest:
             data, self._rest = self._rest, b""
             return data
         wire = self._open_wire()
         wire.settimeout(max(timeout_s, _SHORTEST_S))
-        data = wire.recv(READ_BYTES)
+        data = wire.recv(max_bytes)
         if not data:
             raise ConnectionError("the server closed the connection")
         return data
@@ -175,10 +177,11 @@ class BlockingConnection:
         Late answers and messages of ended subscriptions are dropped; other messages wait in `_rest` for their reader.
         """
         buffer, others = FrameBuffer(), list[bytes]()
-        data, at = b"", 0
+        data, at, max_bytes = b"", 0, FIRST_READ_BYTES
         try:
             while True:
-                data, at = buffer.join(self.read(deadline_s - time.monotonic())), 0
+                data, at = buffer.join(self.read(deadline_s - time.monotonic(), max_bytes)), 0
+                max_bytes = READ_BYTES
                 for end, sid, subject, reply, header, body in frames(data):
                     begin, at = at, end
                     if sid == awaited_sid and subject == (awaited or subject):

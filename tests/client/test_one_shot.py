@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from natsctl.api.errors import NatsctlError, NotAuthorisedError, UnreachableError, UsageError
-from natsctl.client.blocking import completed
+from natsctl.client.blocking import FIRST_READ_BYTES, READ_BYTES, BlockingConnection, completed
 from natsctl.client.connection import ConnectionLostError
 from natsctl.client.dial import connect
 from natsctl.client.manager import Manager
@@ -237,6 +237,32 @@ def test_several_requests_share_an_inbox(fake: Any) -> None:
         assert [completed(connection.request("a")).body for _ in range(3)] == [b"1"] * 3
     assert len(fake.subscribed) == 1
     assert fake.subscribed[0].startswith("_MINE.")
+
+
+def test_one_message_is_sent_at_once_and_its_answer_read_into_a_small_buffer(
+    fake: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[int] = []
+    send, read = BlockingConnection.send, BlockingConnection.read
+
+    def counted_send(wire: BlockingConnection, data: bytes) -> None:
+        calls.append(0)
+        send(wire, data)
+
+    def counted_read(wire: BlockingConnection, timeout_s: float, max_bytes: int = READ_BYTES) -> bytes:
+        calls.append(max_bytes)
+        return read(wire, timeout_s, max_bytes)
+
+    fake.answers.update(a=b"1", b=bytes(4 * FIRST_READ_BYTES))
+    with _serving(fake) as url, _plain(_target(url)) as connection:
+        monkeypatch.setattr(BlockingConnection, "send", counted_send)
+        monkeypatch.setattr(BlockingConnection, "read", counted_read)
+        for _ in range(3):
+            completed(connection.request("a", b"body", headers=[("K", "v")]))
+        assert calls == [0, FIRST_READ_BYTES] * 3
+        calls.clear()
+        assert completed(connection.request("b")).body == fake.answers["b"]
+        assert calls[:3] == [0, FIRST_READ_BYTES, READ_BYTES]
 
 
 def test_a_coroutine_that_waits_is_a_fault_of_the_program() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Final, NamedTuple
 
-from natsctl.client.blocking import BlockingConnection
+from natsctl.client.blocking import READ_BYTES, BlockingConnection
 from natsctl.spark.source.errors import (
     JetStreamSourceError,
     NoResponseError,
@@ -227,13 +227,13 @@ class Link(BlockingConnection):
         except OSError as failure:
             raise _lost(failure) from failure
 
-    def read(self, timeout_s: float) -> bytes:
+    def read(self, timeout_s: float, max_bytes: int = READ_BYTES) -> bytes:
         """Return received bytes, possibly ending within a frame; 0 does not wait.
 
         Raises NoResponseError, SourceConnectionLostError.
         """
         try:
-            return super().read(timeout_s)
+            return super().read(timeout_s, max_bytes)
         except TimeoutError as failure:
             raise NoResponseError(f"the server sent nothing for {timeout_s:g} s") from failure
         except OSError as failure:
