@@ -148,7 +148,9 @@ def _folding(value: Any, names: _Names | None) -> Steps[Any]:
         first = len(waiting)
         if not isinstance(held, _Pairs):
             found = holder[place] = list(held)
-            waiting += [(found, at, inside, inner, False) for at, inside in enumerate(held) if isinstance(inside, list)]
+            waiting += [
+                (found, index, inside, inner, False) for index, inside in enumerate(held) if isinstance(inside, list)
+            ]
         else:
             before = holder.get(place) if merges else None
             merged = holder[place] = dict(before) if isinstance(before, dict) else {}

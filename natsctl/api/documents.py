@@ -229,8 +229,8 @@ def has_references(text: str) -> bool:
 
 def is_one_reference(text: str) -> bool:
     """Return whether `text` is one reference and nothing else."""
-    found = _REFERENCE.fullmatch(text)
-    return found is not None and found["body"] is not None
+    match = _REFERENCE.fullmatch(text)
+    return match is not None and match["body"] is not None
 
 
 def escaped(text: str) -> str:

@@ -59,10 +59,10 @@ KV_OPERATION: Final = b"KV-Operation"
 
 def get(block: bytes, key: bytes) -> bytes | None:
     """Return the first value of `key` without the blanks around it, or None; the block is not parsed as a whole."""
-    at = block.find(b"\r\n" + key + b":")
-    if at < 0:
+    position = block.find(b"\r\n" + key + b":")
+    if position < 0:
         return None
-    start = at + len(key) + 3
+    start = position + len(key) + 3
     end = block.find(b"\r\n", start)
     return block[start : end if end >= 0 else None].strip()
 
@@ -118,18 +118,18 @@ def remove(block: bytes, key: bytes) -> bytes:
     needle = b"\r\n" + key + b":"
     if needle not in block:
         return block
-    while (at := block.find(needle)) >= 0:
-        end = block.find(b"\r\n", at + 2)
-        block = block[:at] + block[end:]
+    while (position := block.find(needle)) >= 0:
+        end = block.find(b"\r\n", position + 2)
+        block = block[:position] + block[end:]
     return b"" if block == b"NATS/1.0\r\n\r\n" else block
 
 
 def replace(block: bytes, key: bytes, value: bytes) -> bytes:
     """Return `block` with `value` as the first value of `key`; a missing key is added at the end."""
-    at = block.find(b"\r\n" + key + b":")
-    if at < 0:
+    position = block.find(b"\r\n" + key + b":")
+    if position < 0:
         return append(block, ((key, value),))
-    start = at + len(key) + 3
+    start = position + len(key) + 3
     end = block.find(b"\r\n", start)
     gap = b" " if block[start : start + 1] == b" " else b""
     return b"%b%b%b%b" % (block[:start], gap, value, block[end:])

@@ -156,9 +156,9 @@ _CLOCK: Final = re.compile(r"(\d{1,2}):(\d{2}):(\d{2})(?:[.,](\d{1,9}))?\Z")
 
 def clock_time(text: str) -> time | None:
     """Return a time of day such as `15:04:05`, None if it is invalid; fractions of a second are dropped."""
-    found = _CLOCK.match(text)
+    match = _CLOCK.match(text)
     try:
-        return time(int(found[1]), int(found[2]), int(found[3])) if found else None
+        return time(int(match[1]), int(match[2]), int(match[3])) if match else None
     except ValueError:
         return None
 

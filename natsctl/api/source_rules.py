@@ -175,9 +175,9 @@ def _check_deliveries(prefixes: Iterable[str], subjects: list[str]) -> Steps[Api
         if not is_valid_subject(prefix) or not is_literal(prefix):
             return error(ErrCode.STREAM_INVALID_EXTERNAL_DELIVERY_SUBJ, prefix=prefix)
         candidates = sorted(index.overlapping(f"{prefix}.>".encode()))
-        for at in candidates:
-            if overlaps(subjects[at], f"{prefix}.{subjects[at]}"):
-                return error(ErrCode.STREAM_EXTERNAL_DEL_PREFIX_OVERLAPS, prefix=prefix, subject=subjects[at])
+        for candidate in candidates:
+            if overlaps(subjects[candidate], f"{prefix}.{subjects[candidate]}"):
+                return error(ErrCode.STREAM_EXTERNAL_DEL_PREFIX_OVERLAPS, prefix=prefix, subject=subjects[candidate])
         yield 1 + len(candidates)
     return None
 

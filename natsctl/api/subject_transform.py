@@ -75,9 +75,9 @@ def parse_function(token: str) -> Function | None:
     if not looks_like_function(token):
         return None
     for name, pattern in _patterns().items():
-        found = pattern.search(token)
-        if found:
-            return _function_readers[name](name, token, re.split(_COMMA, found[1]))
+        match = pattern.search(token)
+        if match:
+            return _function_readers[name](name, token, re.split(_COMMA, match[1]))
     raise _bad(UNKNOWN_FUNCTION, token)
 
 
@@ -94,11 +94,11 @@ def names_function(token: str) -> bool:
 @lru_cache(maxsize=1)
 def _patterns() -> dict[str, re.Pattern[str]]:
     """Return the patterns by lower-case name; the first letter of each word may be of either case."""
-    found = {}
+    patterns = {}
     for name in _NAMES:
         words = re.sub(r"[A-Z]|^.", lambda letter: f"[{letter[0].lower()}{letter[0].upper()}]", name)
-        found[name.lower()] = re.compile(rf"\{{\{{{_BLANK}{words}{_BLANK}\((.*)\){_BLANK}\}}\}}")
-    return found
+        patterns[name.lower()] = re.compile(rf"\{{\{{{_BLANK}{words}{_BLANK}\((.*)\){_BLANK}\}}\}}")
+    return patterns
 
 
 def _bad(why: str, token: str) -> TransformError:
@@ -210,9 +210,9 @@ def split(token: bytes, delimiter: bytes) -> bytes:
     """
     parts = token.split(delimiter) if delimiter else _characters(token)
     made = []
-    for at, part in enumerate(parts):
+    for index, part in enumerate(parts):
         made.append(part)
-        if at < len(parts) - 1 and parts[at + 1] and (at or part):
+        if index < len(parts) - 1 and parts[index + 1] and (index or part):
             made.append(b".")
     return b"".join(made)
 
@@ -410,7 +410,7 @@ def _expression(tokens: list[str]) -> str:
 
 
 def _stars(tokens: list[str]) -> list[int]:
-    return [at for at, token in enumerate(tokens, 1) if token == "*"]
+    return [number for number, token in enumerate(tokens, 1) if token == "*"]
 
 
 def _groups(tokens: list[str], targets: list[str], functions: list[Function | None]) -> tuple[int, ...] | None:

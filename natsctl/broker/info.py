@@ -94,12 +94,12 @@ def info_json(broker: Broker, session: Session, *, connect_info: bool = False, l
 def _login_and_tls(broker: Broker, session: Session) -> dict[str, bool]:
     """Return INFO's fields for login and TLS, by the session's listener; connections inside the process have no TLS."""
     options = broker.options
-    found = {"auth_required": session.login.required}
+    login_and_tls = {"auth_required": session.login.required}
     if session.kind == "inprocess":
-        return found
+        return login_and_tls
     websocket = options.websocket if session.kind == "websocket" else None
     first = session.tls is not None and session.tls.first
-    return found | {
+    return login_and_tls | {
         "tls_required": websocket.tls if websocket else options.tls_required or first,
         "tls_verify": options.tls_verify,
         "tls_available": websocket.tls if websocket else options.tls_available,

@@ -139,23 +139,23 @@ def _number(limit: int) -> str:
 
 def render_chain(certificates: Sequence[Certificate], ocsp: bool) -> Page:
     page = Page(f"TLS chain of {plural(len(certificates), 'certificate')}")
-    for number, one in enumerate(certificates, 1):
+    for number, certificate in enumerate(certificates, 1):
         section = page.section(f"Certificate {number}")
-        section.row("Subject", safe(one.subject))
-        section.row("Issuer", safe(one.issuer))
-        section.maybe("Names", listed(one.names))
-        section.row("Serial", safe(one.serial))
-        section.row("Not Before", when(one.not_before))
-        left = one.expires_in_ns
+        section.row("Subject", safe(certificate.subject))
+        section.row("Issuer", safe(certificate.issuer))
+        section.maybe("Names", listed(certificate.names))
+        section.row("Serial", safe(certificate.serial))
+        section.row("Not Before", when(certificate.not_before))
+        left = certificate.expires_in_ns
         ends = f"in {duration(left)}" if left > 0 else f"expired {duration(-left)} ago"
-        section.row("Not After", f"{when(one.not_after)} ({ends})")
-        section.row("Certificate Authority", yes(one.is_ca))
-        section.row("Public Key", safe(one.key))
-        section.maybe("Signature Hash", safe(one.signature))
-        section.row("SHA-256", safe(one.sha256))
+        section.row("Not After", f"{when(certificate.not_after)} ({ends})")
+        section.row("Certificate Authority", yes(certificate.is_ca))
+        section.row("Public Key", safe(certificate.key))
+        section.maybe("Signature Hash", safe(certificate.signature))
+        section.row("SHA-256", safe(certificate.sha256))
         if ocsp:
-            section.row("OCSP Responders", listed(one.ocsp) or "none")
-            section.row("Must Staple", yes(one.must_staple))
+            section.row("OCSP Responders", listed(certificate.ocsp) or "none")
+            section.row("Must Staple", yes(certificate.must_staple))
     return page
 
 
@@ -236,7 +236,7 @@ def statistics(session: Session, view: View) -> None:
     from natsctl.client.system.reports import listed
 
     def make(answers: ServerAnswers) -> ServerReport:
-        versions = {one.id: one.server for one in answers}
+        versions = {answer.id: answer.server for answer in answers}
         rows = [{**row, "facts": versions[row["server"]["id"]]} for row in listed(answers, "account_statz")]
         shown, _ = top(rows, STATISTICS, view.sort, view.reverse, 0, "server")
         document = [{key: value for key, value in row.items() if key != "facts"} for row in shown]

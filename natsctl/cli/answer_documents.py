@@ -228,5 +228,5 @@ def bucket_document(answer: Answer[Any]) -> Bucket:
         marker_ttl=config.subject_delete_marker_ttl,
         max_value_size=config.max_msg_size or -1,
         mirror=KV.bucket_of(config.mirror.name) if config.mirror else None,
-        sources=[KV.bucket_of(one.name) for one in config.sources],
+        sources=[KV.bucket_of(source.name) for source in config.sources],
     )

@@ -199,7 +199,7 @@ def analyze(
         if save is not None and save.exists() and not force:
             raise UsageError(f"{save} exists", hint="--force replaces it")
         checks = analysis.with_thresholds(analysis.all_checks(), _pairs(threshold or ()))
-        _check_codes(skip or (), [one.check.code for one in checks])
+        _check_codes(skip or (), [check.check.code for check in checks])
         log = _note if verbose and not json else _silent
         with open_bundle(archive) as bundle:
             for text in bundle.warnings:
@@ -298,7 +298,7 @@ def checks(json: Json = False) -> None:
     from natsctl.cli.render.tables import render_table
     from natsctl.client.audit.analysis import all_checks
 
-    found = [one.check for one in all_checks()]
+    found = [check.check for check in all_checks()]
     if json:
         output.emit_json(found)
         return

@@ -170,11 +170,11 @@ def list_buckets(session: Session, kind: BucketKind, *, names: bool, json: bool)
         return
     infos, absent = session.ask(lambda manager: bucket_infos(manager, kind))
     if json:
-        output.emit_json([_document(kind, one) for one in infos])
+        output.emit_json([_document(kind, info) for info in infos])
     elif infos:
         from natsctl.cli.render.bucket_pages import render_buckets
 
-        output.show_table(render_buckets(kind, [one.value for one in infos], time.time_ns()))
+        output.show_table(render_buckets(kind, [info.value for info in infos], time.time_ns()))
     else:
         output.emit(f"No {kind.noun}s defined")
     if absent:

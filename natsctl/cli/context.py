@@ -90,14 +90,14 @@ def reached(server: Mapping[str, Any] | None, fault: str) -> str:
 def render_contexts(documents: Sequence[Mapping[str, Any]]) -> Table:
     rows = [
         (
-            one["name"] + ("*" if one["selected"] else ""),
-            str(one.get("fault") or one.get("description") or ""),
-            ", ".join(url.strip() for url in str(one.get("url") or "").split(",")),
+            document["name"] + ("*" if document["selected"] else ""),
+            str(document.get("fault") or document.get("description") or ""),
+            ", ".join(url.strip() for url in str(document.get("url") or "").split(",")),
         )
-        for one in documents
+        for document in documents
     ]
     # The fault of a context takes the place of its description.
-    least = () if any(one.get("fault") for one in documents) else ("Description",)
+    least = () if any(document.get("fault") for document in documents) else ("Description",)
     return render_table("Known Contexts", ("Name", "Description", "Server URLs"), rows, least=least)
 
 
@@ -367,7 +367,7 @@ def _differences(before: Document, wanted: Document) -> list[FieldChange]:
     from natsctl.cli.render.change import FieldChange, changes
 
     old, new = redacted(before), redacted(wanted)
-    return [FieldChange(one.path, old.get(one.path), new.get(one.path)) for one in changes(before, wanted)]
+    return [FieldChange(change.path, old.get(change.path), new.get(change.path)) for change in changes(before, wanted)]
 
 
 def _save(session: Session, contexts: Contexts, name: str, document: Document, embed: bool, select: bool) -> None:

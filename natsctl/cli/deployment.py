@@ -192,13 +192,13 @@ WantedBy=multi-user.target
         import yaml
 
         services: dict[str, Any] = {}
-        for at, member in enumerate(self.members):
+        for index, member in enumerate(self.members):
             services[member.name] = {
                 "image": IMAGE,
                 "hostname": member.name,
                 "command": ["-c", f"{CONFIG_DIR}/nats.conf"],
                 "working_dir": CONFIG_DIR,
-                "ports": [f"{CLIENT_PORT + at}:{CLIENT_PORT}"],
+                "ports": [f"{CLIENT_PORT + index}:{CLIENT_PORT}"],
                 "volumes": [f"./{member.name}:{CONFIG_DIR}:ro", f"{member.name}-data:{self.store_dir}"],
                 "networks": {"nats": {"aliases": [member.host]}},
                 "healthcheck": {
@@ -264,7 +264,7 @@ WantedBy=multi-user.target
         return head + yaml.safe_dump(document, sort_keys=False)
 
     def _context_files(self, out: Path) -> dict[str, str]:
-        urls = ",".join(f"{'tls' if self.tls else 'nats'}://{one.url_host}:{CLIENT_PORT}" for one in self.members)
+        urls = ",".join(f"{'tls' if self.tls else 'nats'}://{member.url_host}:{CLIENT_PORT}" for member in self.members)
         common = {"description": f"cluster {self.name}", "url": urls}
         if self.tls:
             common["ca"] = str(out / "ca.pem")
@@ -298,7 +298,7 @@ WantedBy=multi-user.target
 
     def _readme(self) -> str:
         first = self.members[0].name
-        folders = ", ".join(f"`{one.name}/`" for one in self.members)
+        folders = ", ".join(f"`{member.name}/`" for member in self.members)
         compose = (
             "* **Containers on one machine**: `docker compose up -d` in this folder.\n" if self.has_compose else ""
         )

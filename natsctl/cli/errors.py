@@ -77,10 +77,10 @@ ORDERS = {
 
 def known_errors() -> list[KnownError]:
     causes = json.loads(Path(__file__).with_name("error_causes.json").read_text(encoding="utf-8"))
-    found = []
+    errors = []
     for number, entry in sorted(entries().items()):
         cause, use = causes[str(number)]
-        found.append(
+        errors.append(
             KnownError(
                 err_code=number,
                 code=entry.code,
@@ -90,7 +90,7 @@ def known_errors() -> list[KnownError]:
                 use=Use(use),
             )
         )
-    return found
+    return errors
 
 
 def matching(match: str, errors: Sequence[KnownError]) -> list[KnownError]:
@@ -99,7 +99,11 @@ def matching(match: str, errors: Sequence[KnownError]) -> list[KnownError]:
         pattern = re.compile(match, re.IGNORECASE)
     except re.error as failure:
         raise UsageError(f"{match!r} is not a regular expression: {failure}") from failure
-    return [one for one in errors if pattern.search(f"{one.err_code} {one.constant}\n{one.description}\n{one.cause}")]
+    return [
+        error
+        for error in errors
+        if pattern.search(f"{error.err_code} {error.constant}\n{error.description}\n{error.cause}")
+    ]
 
 
 def ordered(found: list[KnownError], order: str, *, reverse: bool) -> list[KnownError]:
@@ -162,10 +166,10 @@ class InvalidDefinitionsError(NatsctlError):
 def read_definitions(file: str) -> list[dict[str, object]]:
     """Return the objects of an errors.json, keys that are unknown here included. Raises UsageError."""
     with as_usage_error(file):
-        found = json.loads(Path(file).read_text(encoding="utf-8"))
-    if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
+        definitions = json.loads(Path(file).read_text(encoding="utf-8"))
+    if not isinstance(definitions, list) or not all(isinstance(one, dict) for one in definitions):
         raise UsageError(f"{file}: expected an array of objects, as in nats-server's server/errors.json")
-    return found
+    return definitions
 
 
 def definition_of(document: object, where: str) -> Definition:
@@ -177,7 +181,7 @@ def defined_errors(file: str | None) -> list[KnownError]:
     """Return the errors of a file of definitions, by number; or the errors that natsctl knows."""
     if file is None:
         return known_errors()
-    found = [definition_of(one, file) for one in read_definitions(file)]
+    found = [definition_of(definition, file) for definition in read_definitions(file)]
     return sorted(
         (
             KnownError(
@@ -246,7 +250,7 @@ def validate(
     chosen = file or errors
     if chosen is None:
         raise UsageError("FILE is missing")
-    found = [definition_of(one, chosen) for one in read_definitions(chosen)]
+    found = [definition_of(definition, chosen) for definition in read_definitions(chosen)]
     faults: dict[str, list[str]] = {}
     seen: set[int] = set()
     for one in found:

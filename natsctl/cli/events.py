@@ -146,6 +146,6 @@ async def _stored(
 
     start = Start("by_start_time", since_ns) if since_ns else Start()
     listening = replace(listening, subjects=listening.subjects or (f"Stream {stream}",))
-    filters = [one for one in listening.subjects if not one.startswith("Stream ")]
+    filters = [subject for subject in listening.subjects if not subject.startswith("Stream ")]
     async with await feed_of_stream(manager, stream, filters, start) as feed:
         await follow(manager, feed, listening, show)

@@ -63,8 +63,8 @@ def token_in(text: str) -> str:
         raise UsageError(f'"{shown}" is neither a file nor a JWT')
     with as_usage_error(word), path.open("rb") as file:
         content = file.read(MAX_FILE_BYTES).decode(errors="replace")
-    found = _DECORATED.search(content)
-    token = (found[1] if found else content).strip()
+    match = _DECORATED.search(content)
+    token = (match[1] if match else content).strip()
     if not _LOOKS_LIKE_JWT.match(token):
         raise UsageError(f"{word} does not contain a JWT")
     return token

@@ -63,10 +63,10 @@ async def _measured(manager: Manager, server_b: str, test: LatencyTest, *, quiet
 def _write(path: str, report: LatencyReport) -> None:
     """Write the percentiles in the format of HDR histogram plotters, in milliseconds."""
     lines = ["Value    Percentile    TotalCount    1/(1-Percentile)\n\n"]
-    for one in report.percentiles:
-        share = one.percent / 100
+    for percentile in report.percentiles:
+        share = percentile.percent / 100
         beyond = f"{1 / (1 - share):f}" if share < 1 else "inf"
-        lines.append(f"{one.ns / 1e6:f}    {share:f}    {round(report.received * share)}    {beyond}\n")
+        lines.append(f"{percentile.ns / 1e6:f}    {share:f}    {round(report.received * share)}    {beyond}\n")
     with as_usage_error(f"--histogram: {path}"):
         Path(path).write_text("".join(lines))
 

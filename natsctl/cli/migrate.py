@@ -202,9 +202,9 @@ def _show(report: MigrationReport, json: bool) -> None:
     from natsctl.cli.render.backup import render_migration
 
     output.show_table(render_migration(report))
-    for one in report.streams:
-        for text in one.warnings:
-            output.note(safe(f"{one.stream}: {text}"))
+    for stream in report.streams:
+        for text in stream.warnings:
+            output.note(safe(f"{stream.stream}: {text}"))
     output.note(safe(_last_line(report)))
 
 
@@ -212,7 +212,7 @@ def _last_line(report: MigrationReport) -> str:
     held = f"{plural(len(report.streams), 'stream')} with {plural(report.messages, 'message')}"
     took = f"in {duration(report.elapsed)}"
     if report.action == "copied":
-        behind = sum(one.behind for one in report.streams)
+        behind = sum(stream.behind for stream in report.streams)
         late = f", {count(behind)} behind" if behind else ""
         return f"{held} copied {took}{late}; --cutover moves the clients' streams to {report.destination}"
     if not report.streams:

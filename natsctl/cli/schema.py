@@ -210,7 +210,7 @@ def kinds() -> dict[str, Any]:
             ):
                 found[_id(kind.__name__)] = kind
     answers = [one for _, command in every_command() for one in command.answer.split("|") if one]
-    for bare in [*(one.rstrip("[]*") for one in answers), *_EVERYWHERE]:
+    for bare in [*(answer.rstrip("[]*") for answer in answers), *_EVERYWHERE]:
         found[_id(bare)] = _type(bare)
     found[DOCUMENTS_ID] = Documents
     return dict(sorted(found.items()))
@@ -234,7 +234,7 @@ def full_id(given: str) -> str:
     bare = given.removesuffix("[]")
     known = kinds()
     ends = [one for one in known if one == bare or one.endswith(f".{bare}")]
-    exact = [one for one in ends if one == bare or one == API + bare]
+    exact = [end for end in ends if end == bare or end == API + bare]
     if len(exact or ends) == 1:
         return (exact or ends)[0] + given[len(bare) :]
     short = {one.rpartition(".")[2]: one for one in known}
@@ -264,8 +264,8 @@ def judge(document: Any, id: str) -> Verdict:
     try:
         msgspec.convert(document, list[kind] if bare != id else kind)
     except msgspec.ValidationError as failure:
-        found = _FAULT.fullmatch(str(failure))
-        reason, path = (found["reason"], found["path"] or "$") if found else (str(failure), "$")
+        match = _FAULT.fullmatch(str(failure))
+        reason, path = (match["reason"], match["path"] or "$") if match else (str(failure), "$")
         return Verdict(id=id, valid=False, path=path, reason=reason.replace("`", ""), unknown=[])
     items = document if bare != id else [document]
     unknown = [path for item in items for path in _unknown(item, msgspec.inspect.type_info(kind), "$")]
@@ -288,8 +288,8 @@ def _unknown(value: Any, kind: Any, path: str) -> Iterator[str]:
             elif key != kind.tag_field:
                 yield f"{path}.{key}"
     elif isinstance(kind, msgspec.inspect.ListType) and isinstance(value, list):
-        for at, below in enumerate(value):
-            yield from _unknown(below, kind.item_type, f"{path}[{at}]")
+        for index, below in enumerate(value):
+            yield from _unknown(below, kind.item_type, f"{path}[{index}]")
     elif isinstance(kind, msgspec.inspect.DictType) and isinstance(value, dict):
         for key, below in value.items():
             yield from _unknown(below, kind.value_type, f"{path}.{key}")

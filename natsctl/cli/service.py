@@ -61,7 +61,7 @@ def render_services(found: Sequence[ServiceInfo], service: str) -> Table:
 def render_stats(found: Sequence[ServiceStats], service: str) -> Table:
     """Return a row for each endpoint of each instance, and their sums."""
     rows: list[Sequence[str]] = []
-    every = [one for instance in found for one in instance.endpoints]
+    every = [endpoint for instance in found for endpoint in instance.endpoints]
     for instance in found:
         for number, one in enumerate(instance.endpoints):
             rows.append((instance.id if not number else "", one.name, *_figures(one)))

@@ -113,18 +113,19 @@ def backups_by_stream(path: Path) -> dict[str, Path]:
     """Return the backups of streams at or below a path. Raises UsageError for none, or for two of one stream."""
     from natsctl.client.backup.discovery import find_backups
 
-    found: dict[str, Path] = {}
-    for one in find_backups(path):
-        if one.error or not one.archive or not one.stream:
+    backups: dict[str, Path] = {}
+    for backup in find_backups(path):
+        if backup.error or not backup.archive or not backup.stream:
             continue
-        if one.stream in found:
+        if backup.stream in backups:
             raise UsageError(
-                f"{path} has two backups of Stream {one.stream}", hint=f"name one: {found[one.stream]} or {one.path}"
+                f"{path} has two backups of Stream {backup.stream}",
+                hint=f"name one: {backups[backup.stream]} or {backup.path}",
             )
-        found[one.stream] = Path(one.path)
-    if not found:
+        backups[backup.stream] = Path(backup.path)
+    if not backups:
         raise UsageError(f"{path} holds no backup with messages", hint="natsctl backup ls shows the backups there")
-    return found
+    return backups
 
 
 MAX_ROWS = 1000

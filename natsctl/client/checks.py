@@ -202,13 +202,13 @@ def _check_peers(check: MonitoringCheck, limits: Limits, raw: Mapping[str, Any])
         expected = limits["peer-expect"]
         check.require(peers == expected, f"{peers} peers", f"{peers} peers, expected {expected}")
     if active(limits, "peer-lag-critical"):
-        late = [one for one in replicas if int(one.get("lag") or 0) >= limits["peer-lag-critical"]]
+        late = [replica for replica in replicas if int(replica.get("lag") or 0) >= limits["peer-lag-critical"]]
         check.require(not late, "no peer lags", f"peers that lag: {_names(late)}")
     if active(limits, "peer-seen-critical"):
-        silent = [one for one in replicas if _silent(one, limits["peer-seen-critical"])]
+        silent = [replica for replica in replicas if _silent(replica, limits["peer-seen-critical"])]
         check.require(not silent, "all peers are seen", f"peers not seen: {_names(silent)}")
     if any(active(limits, name) for name in ("peer-expect", "peer-lag-critical", "peer-seen-critical")):
-        off = [one for one in replicas if one.get("offline") or not one.get("current")]
+        off = [replica for replica in replicas if replica.get("offline") or not replica.get("current")]
         check.require(not off, "all peers are current", f"peers that are not current: {_names(off)}")
 
 
@@ -228,8 +228,8 @@ def _check_origins(check: MonitoringCheck, limits: Limits, raw: Mapping[str, Any
     if mirror:
         check.measure("lag", int(mirror.get("lag") or 0), "Messages that the mirror is behind")
         check.measure("active", max(0, int(mirror.get("active") or 0)) / NS_PER_S, "Time since it was seen", "s")
-    late = [one for one in origins if 0 < lag <= int(one.get("lag") or 0)]
-    silent = [one for one in origins if seen > 0 and _silent(one, seen)]
+    late = [origin for origin in origins if 0 < lag <= int(origin.get("lag") or 0)]
+    silent = [origin for origin in origins if seen > 0 and _silent(origin, seen)]
     check.measure("sources_lagged", len(late), "Origins that lag")
     check.measure("sources_inactive", len(silent), "Origins not seen")
     if lag > 0:
@@ -292,7 +292,11 @@ def _check_pinned(check: MonitoringCheck, raw: Mapping[str, Any]) -> None:
     if (raw.get("config") or {}).get("priority_policy") != "pinned_client":
         check.critical.append("its priority policy is not pinned_client")
         return
-    bare = [str(one.get("group")) for one in raw.get("priority_groups") or () if not one.get("pinned_client_id")]
+    bare = [
+        str(priority_group.get("group"))
+        for priority_group in raw.get("priority_groups") or ()
+        if not priority_group.get("pinned_client_id")
+    ]
     check.require(not bare, "every group has a pinned client", f"groups without a pinned client: {', '.join(bare)}")
 
 
@@ -323,8 +327,8 @@ async def check_message(manager: Manager, check: MonitoringCheck, stream: str, l
     check.compare(age, f"{age_s:.2f}s old", seconds(limits, "age-warn"), seconds(limits, "age-critical"), low=False)
     check.measure("size", len(body), "Size of the body", "B")
     if pattern := limits.get("content"):
-        found = compiled(pattern, "--content").search(body.decode("utf-8", "replace"))
-        check.require(found is not None, f"the body matches {pattern}", f"the body does not match {pattern}")
+        match = compiled(pattern, "--content").search(body.decode("utf-8", "replace"))
+        check.require(match is not None, f"the body matches {pattern}", f"the body does not match {pattern}")
     if not check.warning and not check.critical:
         check.ok.append(f"Valid message on {stream} > {subject}")
 
@@ -498,9 +502,9 @@ def _check_certificates(check: MonitoringCheck, varz: dict[str, Any], limits: Li
 async def check_meta(manager: Manager, check: MonitoringCheck, limits: Limits) -> None:
     """Check the group of servers that runs JetStream's cluster."""
     answers = await System(manager).ask("JSZ")
-    leader = next((one for one in answers if _leads(one)), None)
+    leader = next((answer for answer in answers if _leads(answer)), None)
     if leader is None:
-        clustered = [one for one in answers if (one.data.get("meta_cluster") or {}).get("cluster_size")]
+        clustered = [answer for answer in answers if (answer.data.get("meta_cluster") or {}).get("cluster_size")]
         check.critical.append("the cluster has no leader" if clustered else "JetStream is not clustered")
         return
     meta = leader.data["meta_cluster"]
@@ -510,10 +514,10 @@ async def check_meta(manager: Manager, check: MonitoringCheck, limits: Limits) -
     check.metrics.append(CheckMetric("peers", peers, "Servers of the group", "", expected, expected))
     check.require(peers == expected, f"{peers} peers led by {leader.name}", f"{peers} peers, expected {expected}")
     for name, what, found in (
-        ("peer_offline", "offline", [one for one in replicas if one.get("offline")]),
-        ("peer_not_current", "not current", [one for one in replicas if not one.get("current")]),
-        ("peer_inactive", "not seen", [one for one in replicas if 0 < seen <= int(one.get("active") or 0)]),
-        ("peer_lagged", "behind", [one for one in replicas if 0 < lag <= int(one.get("lag") or 0)]),
+        ("peer_offline", "offline", [replica for replica in replicas if replica.get("offline")]),
+        ("peer_not_current", "not current", [replica for replica in replicas if not replica.get("current")]),
+        ("peer_inactive", "not seen", [replica for replica in replicas if 0 < seen <= int(replica.get("active") or 0)]),
+        ("peer_lagged", "behind", [replica for replica in replicas if 0 < lag <= int(replica.get("lag") or 0)]),
     ):
         check.measure(name, len(found), f"Servers of the group that are {what}")
         if found:
@@ -570,9 +574,9 @@ async def _check_replicas(manager: Manager, check: MonitoringCheck, limits: Limi
         ills = {
             "no_leader": cluster is not None and not cluster.get("leader"),
             "missing_replicas": cluster is not None and wanted > 1 and len(replicas) + 1 < wanted,
-            "lagged": any(0 < lag <= int(one.get("lag") or 0) for one in replicas),
-            "not_seen": any(0 < seen <= int(one.get("active") or 0) for one in replicas),
-            "fail": any(one.get("offline") for one in replicas),
+            "lagged": any(0 < lag <= int(replica.get("lag") or 0) for replica in replicas),
+            "not_seen": any(0 < seen <= int(replica.get("active") or 0) for replica in replicas),
+            "fail": any(replica.get("offline") for replica in replicas),
         }
         for ill, has_it in ills.items():
             if has_it:

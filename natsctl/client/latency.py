@@ -206,7 +206,7 @@ async def round_trips(target: Target, iterations: int) -> list[Trips]:
     found = []
     for url in target.urls:
         shown = without_login(url)
-        results = [await _trip(target, one, shown, iterations) for one in await _addresses(target, url)]
+        results = [await _trip(target, address, shown, iterations) for address in await _addresses(target, url)]
         found.append(Trips(shown, results))
     return found
 

@@ -88,7 +88,7 @@ def leader_of(info: Info) -> str:
 def peers_of(info: Info) -> list[str]:
     """Return every server that has a copy, the leader first."""
     cluster = info.get("cluster") or {}
-    return [name for name in (leader_of(info), *(one["name"] for one in cluster.get("replicas") or ())) if name]
+    return [name for name in (leader_of(info), *(replica["name"] for replica in cluster.get("replicas") or ())) if name]
 
 
 def check_in_cluster(info: Info, what: str) -> None:

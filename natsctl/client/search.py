@@ -130,7 +130,7 @@ def compile_condition(text: str, *, strict: bool = True) -> Callable[[Scope], bo
 
 
 def _tokens(text: str) -> list[tuple[str, str]]:
-    found: list[tuple[str, str]] = []
+    tokens: list[tuple[str, str]] = []
     at = 0
     end = len(text.rstrip())
     while at < end:
@@ -140,9 +140,9 @@ def _tokens(text: str) -> list[tuple[str, str]]:
         kind, token = str(match.lastgroup), str(match[str(match.lastgroup)])
         if kind == "word" and token in _WORD_MARKS:
             kind, token = "mark", _WORD_MARKS[token]
-        found.append((kind, token))
+        tokens.append((kind, token))
         at = match.end()
-    return found
+    return tokens
 
 
 class _ExpressionParser:
@@ -410,7 +410,7 @@ async def matching(
         found = SearchMatch(answer.raw, info, used_ns, now_ns)
         return all(test(found) is not invert for test in tests)
 
-    return [one for one in streams if meets(one)]
+    return [stream for stream in streams if meets(stream)]
 
 
 def _moment(text: str | None) -> int:
@@ -423,7 +423,7 @@ async def _last_deliveries(manager: Manager, streams: Sequence[Answer[StreamInfo
 
     async def last(stream: str) -> int:
         consumers = await manager.consumer_list(stream)
-        return max((_moment(one.value.delivered.last_active) for one in consumers), default=0)
+        return max((_moment(consumer.value.delivered.last_active) for consumer in consumers), default=0)
 
     names = [one.value.config.name for one in streams if one.value.state.consumer_count]
     return dict(zip(names, await side_by_side(last, names, STREAMS_AT_ONCE), strict=True))

@@ -28,13 +28,13 @@ def ordered(
     known = set(nodes)
     hard = {node: set(must.get(node, ())) & known - {node} for node in nodes}
     soft = {node: set(may.get(node, ())) & known - {node} - hard[node] for node in nodes}
-    place = {node: at for at, node in enumerate(nodes)}
+    place = {node: index for index, node in enumerate(nodes)}
     dependents: dict[Node, list[Node]] = {node: [] for node in nodes}
     for node in nodes:
         for first in hard[node] | soft[node]:
             dependents[first].append(node)
     waits = {node: len(hard[node]) + len(soft[node]) for node in nodes}
-    ready = [at for at, node in enumerate(nodes) if not waits[node]]
+    ready = [index for index, node in enumerate(nodes) if not waits[node]]
     done: dict[Node, set[Node]] = {}
     while len(done) < len(nodes):
         if not ready and not (ready := _loosened(nodes, done, hard, soft, waits, place)):

@@ -266,22 +266,22 @@ class Differ:
         if live is not None and not anew and (one.create_only or self._is_unchanged(live, one)):
             return None
         attempts = [created(one)] if live is None else attempted(one, live.config, self.around)
-        for wanted in attempts:
-            change = self._creation(one, wanted.config)
+        for attempt in attempts:
+            change = self._creation(one, attempt.config)
             try:
-                new, refusal = normalised_leniently(one.key, wanted.config, self.around)
+                new, refusal = normalised_leniently(one.key, attempt.config, self.around)
             except ConfigRefusedError as refused:
                 return self._refused(change, live, refused.text)
             if refusal is None:
                 break
         new = without_passed_pause(new, self.live_state.now_ns)
         if refusal is not None:
-            return self._refused_unless_equal(change, one, live, new, wanted, refusal.description)
+            return self._refused_unless_equal(change, one, live, new, attempt, refusal.description)
         if live is None:
             return self._checked_creation(change)
         if anew:
-            return self._recreation(change, one, live, new, wanted)
-        return self._comparison(change, one, live, new, wanted)
+            return self._recreation(change, one, live, new, attempt)
+        return self._comparison(change, one, live, new, attempt)
 
     def _is_unchanged(self, live: LiveAsset, one: DesiredAsset) -> bool:
         """Return True if it is known without normalising that no change is needed."""
@@ -376,7 +376,11 @@ class Differ:
             return None
         change.before = without_server_made(live.config)
         if live.key.consumer:  # sent explicitly, because it is updated before the limits of its stream
-            limited = {one.path: one.new for one in change.differences if one.path in LIMITED and one.new}
+            limited = {
+                difference.path: difference.new
+                for difference in change.differences
+                if difference.path in LIMITED and difference.new
+            }
             change.config = (change.config or {}) | limited
         elif new.get("sealed"):  # sent explicitly, because a sealed stream cannot lose them
             change.config = (change.config or {}) | {"deny_delete": True, "deny_purge": True}
@@ -400,7 +404,7 @@ class Differ:
 
     def _unmatched(self, change: Change, new: Config) -> list[str]:
         """Return a note about consumers with filters that no longer overlap their stream's subjects, if any."""
-        if change.consumer or not any(one.path == "subjects" for one in change.differences):
+        if change.consumer or not any(difference.path == "subjects" for difference in change.differences):
             return []
         subjects = new.get("subjects") or ()
         left = [name for name, filters in self._filters(change.stream) if not _any_overlap(filters, subjects)]

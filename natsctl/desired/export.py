@@ -411,14 +411,14 @@ def remarks(documents: DocumentSet) -> list[str]:
     """Return notes on the parts of an account that no server recreates from the documents, with advice."""
     streams = [one for one in documents.wanted.values() if not one.key.consumer]
     sealed = [
-        f"{one.key} is sealed: no server makes a stream that is, leave `sealed` out until it is filled"
-        for one in streams
-        if one.config.get("sealed")
+        f"{stream.key} is sealed: no server makes a stream that is, leave `sealed` out until it is filled"
+        for stream in streams
+        if stream.config.get("sealed")
     ]
     templated = [
-        f"{one.key} was made by template {one.config['template_owner']}: omit `template_owner` for a plain stream"
-        for one in streams
-        if one.config.get("template_owner")
+        f"{stream.key} was made by template {stream.config['template_owner']}: omit `template_owner` for a plain stream"
+        for stream in streams
+        if stream.config.get("template_owner")
     ]
     return sealed + templated
 

@@ -88,8 +88,10 @@ class Plan(Model, kw_only=True, omit_defaults=False):
     def removals(self) -> int:
         """The number of removed assets, replacements that lose their messages included."""
         kept = self.keep_messages
-        lost = [one for one in self.changes if one.action is Action.REPLACE and not (kept and not one.consumer)]
-        return len(lost) + sum(one.action is Action.DELETE for one in self.changes)
+        lost = [
+            change for change in self.changes if change.action is Action.REPLACE and not (kept and not change.consumer)
+        ]
+        return len(lost) + sum(change.action is Action.DELETE for change in self.changes)
 
     @property
     def refused(self) -> list[Change]:

@@ -262,7 +262,7 @@ def _refuse_violated_limits(changes: dict[AssetKey, Change], live_state: LiveSta
 
 
 def _limits_consumers(change: Change) -> bool:
-    return any(one.path.startswith("consumer_limits") for one in change.differences)
+    return any(difference.path.startswith("consumer_limits") for difference in change.differences)
 
 
 def _is_lost(change: Change, options: PlanOptions) -> bool:
@@ -325,8 +325,8 @@ async def destruction_for(manager: Manager, documents: DocumentSet, options: Pla
 
 def streams_of(documents: DocumentSet) -> set[str]:
     """Return the streams that documents refer to: described, consumed, mirrored or sourced from."""
-    found = {key.stream for key in documents.wanted}
+    streams = {key.stream for key in documents.wanted}
     for one in documents.wanted.values():
         if not one.key.consumer:
-            found.update(origins(one.config))
-    return found
+            streams.update(origins(one.config))
+    return streams

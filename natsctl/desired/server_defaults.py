@@ -212,8 +212,8 @@ class ServerFeatures(NamedTuple):
     @classmethod
     def of(cls, server: Mapping[str, Any]) -> ServerFeatures:
         shown = str(server.get("version") or "")
-        found = re.match(r"(\d+)\.(\d+)\.", shown)
-        version = (int(found[1]), int(found[2])) if found else (99, 0)
+        match = re.match(r"(\d+)\.(\d+)\.", shown)
+        version = (int(match[1]), int(match[2])) if match else (99, 0)
         level = server.get("api_level")
         return cls(version, int(level) if level is not None else 0 if version < (2, 11) else None, shown)
 

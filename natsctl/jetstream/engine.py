@@ -277,14 +277,16 @@ class Engine:
         if not waiting:
             return False
         self._ready = {}
-        for at, runnable in enumerate(waiting):
+        for index, runnable in enumerate(waiting):
             if budget <= 0:
-                self._ready = dict.fromkeys(islice(waiting, at, None)) | self._ready  # before consumers that have run
+                self._ready = (
+                    dict.fromkeys(islice(waiting, index, None)) | self._ready
+                )  # before consumers that have run
                 break
             try:
-                budget -= runnable.run(max(budget // (len(waiting) - at), RUN_MIN))
+                budget -= runnable.run(max(budget // (len(waiting) - index), RUN_MIN))
             except BaseException:  # the fault of one costs the others no turn
-                self._ready = dict.fromkeys(islice(waiting, at + 1, None)) | self._ready
+                self._ready = dict.fromkeys(islice(waiting, index + 1, None)) | self._ready
                 raise
         return bool(self._ready)
 

@@ -268,14 +268,14 @@ class ServerInstance:
 
     def _more_endpoints(self) -> dict[str, ListeningEndpoint]:
         """Return the endpoints to open before the clients' endpoint, so that a client finds them open."""
-        found: dict[str, ListeningEndpoint] = {}
+        more_endpoints: dict[str, ListeningEndpoint] = {}
         if self.options.http_port or self.options.https_port:
-            found["monitoring"] = self._monitor()
+            more_endpoints["monitoring"] = self._monitor()
         if self.options.websocket is not None:
-            found["websocket"] = self._websocket(self.options.websocket)
+            more_endpoints["websocket"] = self._websocket(self.options.websocket)
         if self.leafs is not None and self.leafs.endpoint is not None:
-            found["leafnodes"] = self.leafs.endpoint
-        return found
+            more_endpoints["leafnodes"] = self.leafs.endpoint
+        return more_endpoints
 
     def _monitor(self) -> ListeningEndpoint:
         from natsctl.server.monitor.pages import monitoring_endpoint

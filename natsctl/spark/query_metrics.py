@@ -66,10 +66,10 @@ class QueryMetrics(StreamingQueryListener):
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
         """Keep the metrics of the batch, and pass them on."""
         query = str(event.progress.name or event.progress.id)
-        for at, each in enumerate(source_metrics(event.progress)):
+        for index, source_metric in enumerate(source_metrics(event.progress)):
             with self._lock:
-                self._newest[query, at] = each
-            self.report(each)
+                self._newest[query, index] = source_metric
+            self.report(source_metric)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
         """Do nothing: the metrics of the last batch still hold."""

@@ -76,8 +76,8 @@ def of_arrow(table: pa.Table) -> QueryResult:
 def _values(column: pa.ChunkedArray) -> list[Any]:
     """Return the values of a column; in texts, which for Spark may be any bytes, marks replace what is no UTF-8."""
     try:
-        found: list[Any] = column.to_pylist()
-        return found
+        values: list[Any] = column.to_pylist()
+        return values
     except UnicodeDecodeError:
         return [_marked(column.type, value) for value in column.cast(_of_bytes(column.type)).to_pylist()]
 
@@ -264,7 +264,7 @@ def check_changes_nothing(text: str, catalogue: Catalogue) -> None:
         instead = _CHANGES.get(words[0].text.upper()) if words[0].kind == "word" else None
         if instead is None:
             continue
-        target = next((at for at, word in enumerate(words) if at and not word.is_word(*_BEFORE_TARGETS)), None)
+        target = next((index for index, word in enumerate(words) if index and not word.is_word(*_BEFORE_TARGETS)), None)
         table = catalogue.find(name_at(words, target)) if target is not None else None
         if table is not None:
             raise UsageError(f"queries change no {table.kind}", hint=instead.format(table.stream))
@@ -272,7 +272,7 @@ def check_changes_nothing(text: str, catalogue: Catalogue) -> None:
 
 def _check_name_is_free(words: Sequence[Token], catalogue: Catalogue) -> None:
     """Raise UsageError for a view with the name of a stream or bucket, which each statement would have instead."""
-    kinds = [at for at, word in enumerate(words) if word.is_word("VIEW", "AS")]
+    kinds = [index for index, word in enumerate(words) if word.is_word("VIEW", "AS")]
     if not words[0].is_word("CREATE") or not kinds or words[kinds[0]].is_word("AS"):
         return
     at = next((at for at in range(kinds[0] + 1, len(words)) if not words[at].is_word("IF", "NOT", "EXISTS")), None)
@@ -287,7 +287,7 @@ def check_named(text: str, catalogue: Catalogue, suggest: Suggest) -> None:
     named = relations(text)
     if len(named) != 1 or not words[0].is_word("SELECT") or any(word.is_symbol(";") for word in words):
         return
-    froms = [at for at, word in enumerate(words) if word.is_word("FROM")]
+    froms = [index for index, word in enumerate(words) if word.is_word("FROM")]
     if len(froms) != 1 or words[froms[0] - 1].is_word("DISTINCT") or _depth(words[: froms[0]]):
         return
     name = named[0].name

@@ -183,7 +183,7 @@ def _beginning(words: Sequence[Token]) -> int:
         return 3
     if not words or not words[0].is_word("DESCRIBE", "DESC"):
         return 0
-    at = next((at for at, word in enumerate(words) if at and not word.is_word(*_OF_DESCRIBE)), 0)
+    at = next((index for index, word in enumerate(words) if index and not word.is_word(*_OF_DESCRIBE)), 0)
     return 0 if words[at].is_word(*_DESCRIBED) else at
 
 
@@ -325,12 +325,12 @@ def _parts(token: Token) -> list[str]:
 
 
 def _takes_all(words: Sequence[Token]) -> bool:
-    for at, token in enumerate(words):
+    for index, token in enumerate(words):
         if token.is_symbol("|>"):
             return True
-        if token.is_word(*_ALL_COLUMNS) and not (token.is_word("DESC") and at):
+        if token.is_word(*_ALL_COLUMNS) and not (token.is_word("DESC") and index):
             return True
-        if token.is_symbol("*") and _is_star(words, at):
+        if token.is_symbol("*") and _is_star(words, index):
             return True
     return False
 

@@ -279,18 +279,18 @@ def _classes(rows: Sequence[Counted]) -> list[SizeClass]:
 
 def _slots(rows: Mapping[int, Counted], slot_s: float) -> list[Slot]:
     """Return the slots from the first to the last, empty ones included."""
-    found = []
+    slots = []
     for number in range(min(rows, default=0), max(rows, default=-1) + 1):
         row = rows.get(number)
         start = datetime.fromtimestamp(number * slot_s, UTC)
-        found.append(
+        slots.append(
             Slot(
                 start=start.isoformat().replace("+00:00", "Z"),
                 messages=row.messages if row else 0,
                 bytes=row.bytes if row else 0,
             )
         )
-    return found
+    return slots
 
 
 def _repeats(rows: Sequence[Counted]) -> Repeats:

@@ -263,9 +263,9 @@ def take_out(
 def count_down(keys: array[int], counts: array[int], sids: array[int], positions: Positions) -> None:
     """Subtract 1 from the count of a subject, among ascending keys, for each of its positions."""
     for sid, number in Counter(map(sids.__getitem__, positions)).items():
-        at = bisect_left(keys, sid)
-        if at < len(keys) and keys[at] == sid:
-            counts[at] -= number
+        position = bisect_left(keys, sid)
+        if position < len(keys) and keys[position] == sid:
+            counts[position] -= number
 
 
 def remove_seqs(index: StreamIndex, removed: array[int]) -> None:
@@ -290,7 +290,7 @@ def _positions_of(segment: Segment, seqs: array[int]) -> Positions:
         found = array("I", map((-segment.base).__add__, seqs))
     else:
         wanted = set(seqs)
-        found = array("I", [at for at, seq in enumerate(segment.seqs[start:stop], start) if seq in wanted])
+        found = array("I", [number for number, seq in enumerate(segment.seqs[start:stop], start) if seq in wanted])
     found = found[bisect_left(found, segment.head) :]
     return found if dead is None else array("I", [position for position in found if not dead[position]])
 

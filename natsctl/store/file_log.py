@@ -102,7 +102,7 @@ class Removals:
         self.floor_moved |= taken.floor
 
     def forget_above(self, seq: int) -> None:
-        self.deletes = array("Q", [found for found in self.deletes if found <= seq])
+        self.deletes = array("Q", [delete for delete in self.deletes if delete <= seq])
         self.erases = [found for found in self.erases if found <= seq]
 
 

@@ -71,7 +71,7 @@ class FileStream:
         """Go on from a recovered and repaired folder; return whether that leaves something to the first commit."""
         self.born = True
         assert check.meta_record is not None
-        bases = [int(found.name[:20]) for found in (*check.segments, *check.below_floor)]
+        bases = [int(segment.name[:20]) for segment in (*check.segments, *check.below_floor)]
         generation = check.journal.generation if check.journal is not None else -1
         self._meta.adopt(check.meta_record, check.meta_crc, self.identity, (max(bases), generation))
         scan = check.journal.scan if check.journal is not None else None

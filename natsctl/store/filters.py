@@ -152,10 +152,10 @@ class _Patterns:
     def add(self, patterns: Iterable[bytes]) -> None:
         for pattern in patterns:
             node, tokens = self._root, pattern.split(b".")
-            for at, token in enumerate(tokens, 1):
+            for number, token in enumerate(tokens, 1):
                 if token == b"*":
                     token = _ANY
-                elif token == b">" and at == len(tokens):
+                elif token == b">" and number == len(tokens):
                     token = _REST
                 node = node.setdefault(token, {})
             node[_END] = {}
@@ -164,10 +164,10 @@ class _Patterns:
         """Return True if one of the patterns matches a subject, else None."""
         level, tokens = [self._root], subject.split(b".")
         last = len(tokens) - 1
-        for at, token in enumerate(tokens):
+        for index, token in enumerate(tokens):
             below: list[dict[bytes, Any]] = []
             for node in level:
-                if _REST in node and (token or at < last):
+                if _REST in node and (token or index < last):
                     return True
                 if (child := node.get(token)) is not None:
                     below.append(child)

@@ -150,12 +150,12 @@ def check_stream(
     segments, journals = sort_names(names, check)
     _judge_meta(disk, check, names, high_water, store)
     covered = 0
-    for at, (base, generation, name) in enumerate(segments):
+    for index, (base, generation, name) in enumerate(segments):
         index_path, scan = index_name(base, generation), None
         if superseded(base, covered):
             check.leftovers += [name, *check.indexes.intersection([index_path])]
             continue
-        if indexes and (at < len(segments) - 1 or clean_stop) and index_path in check.indexes:
+        if indexes and (index < len(segments) - 1 or clean_stop) and index_path in check.indexes:
             scan = load_index(disk, folder, base, generation, check.table)
             if scan is None:
                 _note_foreign_index(disk, check, name, index_path)
@@ -334,7 +334,9 @@ def scan_file(disk: Disk, check: StreamCheck, name: str, max_frame_bytes: int) -
 
 def _unbelieved(check: StreamCheck) -> list[str]:
     """Return the index files that were not used: they name subjects, and later nothing would refer to them."""
-    unused = {index_name(int(found.name[:20]), found.generation) for found in check.segments if not found.scan.indexed}
+    unused = {
+        index_name(int(segment.name[:20]), segment.generation) for segment in check.segments if not segment.scan.indexed
+    }
     return sorted(check.indexes & unused)
 
 
@@ -345,15 +347,15 @@ def superseded(base: int, covered_seq: int) -> bool:
 
 def _scan_where_erased(disk: Disk, check: StreamCheck, max_frame_bytes: int) -> None:
     """Scan segments with an erased message that is not yet in their index file."""
-    records = [record for found in check.segments for record in found.scan.records if record.kind == frame.ERASE]
+    records = [record for segment in check.segments for record in segment.scan.records if record.kind == frame.ERASE]
     doubtful = {frame.ERASE_BODY.unpack(record.payload)[:3] for record in records}
-    for at, found in enumerate(check.segments):
-        scan = found.scan
+    for index, segment in enumerate(check.segments):
+        scan = segment.scan
         if scan.indexed and any(
-            (base, generation) == (int(found.name[:20]), found.generation) and scan.is_live(seq)
+            (base, generation) == (int(segment.name[:20]), segment.generation) and scan.is_live(seq)
             for seq, base, generation in doubtful
         ):
-            check.segments[at] = found._replace(scan=scan_file(disk, check, found.name, max_frame_bytes))
+            check.segments[index] = segment._replace(scan=scan_file(disk, check, segment.name, max_frame_bytes))
 
 
 def sort_names(names: list[str], check: StreamCheck) -> tuple[list[tuple[int, int, str]], list[tuple[int, str]]]:
@@ -361,8 +363,8 @@ def sort_names(names: list[str], check: StreamCheck) -> tuple[list[tuple[int, in
     segments: dict[int, tuple[int, int, str]] = {}
     journals: list[tuple[int, str]] = []
     for name in names:
-        if found := re.fullmatch(_SEGMENT, name):
-            base, generation = int(found[1]), int(found[2])
+        if match := re.fullmatch(_SEGMENT, name):
+            base, generation = int(match[1]), int(match[2])
             older = segments.get(base)
             if older is None or older[1] < generation:
                 segments[base] = (base, generation, name)
@@ -370,10 +372,10 @@ def sort_names(names: list[str], check: StreamCheck) -> tuple[list[tuple[int, in
                     check.leftovers.append(older[2])
             else:
                 check.leftovers.append(name)
-        elif found := re.fullmatch(_INDEX, name):
+        elif match := re.fullmatch(_INDEX, name):
             check.indexes.add(name)
-        elif found := re.fullmatch(_JOURNAL, name):
-            journals.append((int(found[1]), name))
+        elif match := re.fullmatch(_JOURNAL, name):
+            journals.append((int(match[1]), name))
         elif name.endswith(".tmp"):
             check.leftovers.append(name)
         elif name != "meta" and not name.endswith(".torn"):
@@ -393,29 +395,29 @@ def _explain_erasures(check: StreamCheck) -> None:
     torn = [gap for gap in last_scan.gaps if not _covers(known, gap.start, gap.end)]
     if torn:
         intents = _intents(check, torn[0].start)
-    for found in check.segments:
-        head = found.scan.head
+    for segment in check.segments:
+        head = segment.scan.head
         mine = intents.get((head.base, head.generation)) if head is not None else None
-        if head is None or not mine or found.scan.indexed:  # an index file that is believed knows of the erasure
+        if head is None or not mine or segment.scan.indexed:  # an index file that is believed knows of the erasure
             continue
-        if not found.scan.packed:  # which is replaced as a whole, so that no erasure is half done
-            found.scan.gaps = [gap for gap in found.scan.gaps if not _covers(mine, gap.start, gap.end)]
-        limit = found.scan.gaps[0].start if found.scan.gaps else found.scan.size
+        if not segment.scan.packed:  # which is replaced as a whole, so that no erasure is half done
+            segment.scan.gaps = [gap for gap in segment.scan.gaps if not _covers(mine, gap.start, gap.end)]
+        limit = segment.scan.gaps[0].start if segment.scan.gaps else segment.scan.size
         last = max((seq for offset, (seq, _) in mine.items() if offset < limit), default=0)
-        found.scan.last_seq = max(found.scan.last_seq, last)
-        found.scan.gaps = [gap._replace(last_seq=max(gap.last_seq, last)) for gap in found.scan.gaps]
+        segment.scan.last_seq = max(segment.scan.last_seq, last)
+        segment.scan.gaps = [gap._replace(last_seq=max(gap.last_seq, last)) for gap in segment.scan.gaps]
         for offset, (seq, length) in sorted(mine.items()):
-            if seq not in found.scan.erased_seqs and (found.scan.holds(seq) or not found.scan.packed):
-                todo = check.unerased if found.scan.holds(seq) else check.erasures
-                todo.append((found.name, offset, frame.erased(seq, length, head.salt)))
+            if seq not in segment.scan.erased_seqs and (segment.scan.holds(seq) or not segment.scan.packed):
+                todo = check.unerased if segment.scan.holds(seq) else check.erasures
+                todo.append((segment.name, offset, frame.erased(seq, length, head.salt)))
 
 
 def _intents(check: StreamCheck, stop: int) -> dict[tuple[int, int], dict[int, tuple[int, int]]]:
     """Return recorded erasures: (base, generation) → offset → (seq, length); in the last file only before `stop`."""
     intents: dict[tuple[int, int], dict[int, tuple[int, int]]] = {}
-    for found in check.segments:
-        for record in found.scan.records:
-            if record.kind == frame.ERASE and (found is not check.segments[-1] or record.offset < stop):
+    for segment in check.segments:
+        for record in segment.scan.records:
+            if record.kind == frame.ERASE and (segment is not check.segments[-1] or record.offset < stop):
                 seq, base, generation, offset, length = frame.ERASE_BODY.unpack(record.payload)
                 intents.setdefault((base, generation), {})[offset] = (seq, length)
     return intents
@@ -441,17 +443,17 @@ def _seal_of(scan: Scan) -> int | None:
 
 def _judge_sealed(check: StreamCheck) -> None:
     expected = None
-    for at, found in enumerate(check.segments):
-        name, last = f"{check.folder}/{found.name}", at == len(check.segments) - 1
-        head, base = found.scan.head, int(found.name[:20])
+    for index, segment in enumerate(check.segments):
+        name, last = f"{check.folder}/{segment.name}", index == len(check.segments) - 1
+        head, base = segment.scan.head, int(segment.name[:20])
         if expected is not None and base != expected:
             check.damage.append(f"{name}: sequences {expected} to {base - 1} are missing with their segment")
         if last:
             continue
-        covers = _seal_of(found.scan)
+        covers = _seal_of(segment.scan)
         if head is None:
             check.damage.append(f"{name}: damaged header of a sealed segment")
-        for gap in found.scan.gaps:
+        for gap in segment.scan.gaps:
             check.damage.append(f"{name}: damaged bytes {gap.start} to {gap.end} after message {gap.last_seq}")
         if covers is None:
             check.damage.append(f"{name}: no valid seal")
@@ -471,8 +473,8 @@ def _judge_marks(check: StreamCheck, high_water: HighWaterEntry | None) -> None:
     if high_water is None or not high_water.is_marked:
         return
     known = {mark.base: mark for mark in high_water.segments}
-    for found in check.segments:
-        head, name = found.scan.head, f"{check.folder}/{found.name}"
+    for segment in check.segments:
+        head, name = segment.scan.head, f"{check.folder}/{segment.name}"
         if head is None:
             continue
         mark = known.get(head.base)
@@ -557,17 +559,17 @@ def _find_floor(check: StreamCheck) -> None:
 
     Unlinks are not synced one by one, so any subset of the files below the floor may have come back after a crash.
     """
-    floors = [found.scan.head.floor for found in check.segments if found.scan.head is not None]
-    floors += [_floor_body(record)[0] for found in check.segments for record in _floors(found.scan)]
+    floors = [segment.scan.head.floor for segment in check.segments if segment.scan.head is not None]
+    floors += [_floor_body(record)[0] for segment in check.segments for record in _floors(segment.scan)]
     check.floor = max(floors, default=0)
-    bases = [int(found.name[:20]) for found in check.segments]
+    bases = [int(segment.name[:20]) for segment in check.segments]
     below = sum(base <= check.floor for base in bases[1:])
-    for found in check.segments[:below]:
-        if found.scan.head is None:
-            check.leftovers.append(found.name)
+    for segment in check.segments[:below]:
+        if segment.scan.head is None:
+            check.leftovers.append(segment.name)
         else:
-            check.below_floor.append(found)
-        check.leftovers.extend(check.indexes & {index_name(int(found.name[:20]), found.generation)})
+            check.below_floor.append(segment)
+        check.leftovers.extend(check.indexes & {index_name(int(segment.name[:20]), segment.generation)})
     del check.segments[:below]
     if bases[below] > check.floor and not check.headless_base:
         check.damage.append(f"{check.folder}: segments with messages {check.floor} to {bases[below] - 1} are missing")

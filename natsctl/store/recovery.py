@@ -244,8 +244,8 @@ class Salvage(msgspec.Struct):
             for seq, offset in zip(scan.seqs, scan.offsets, strict=True):
                 if seq > last_seq and seq >= self._floor and seq not in self._removed:
                     last_seq = seq
-                    at = bisect_left(scan.timed, seq)
-                    timed = at < len(scan.timed) and scan.timed[at] == seq
+                    position = bisect_left(scan.timed, seq)
+                    timed = position < len(scan.timed) and scan.timed[position] == seq
                     yield frame.parse_message(source.data, offset), timed
 
 

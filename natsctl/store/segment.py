@@ -222,8 +222,8 @@ class Segment:
         keys = self.keys
         if keys is None:
             return True
-        at = bisect_left(keys, sid)
-        return at < len(keys) and keys[at] == sid
+        position = bisect_left(keys, sid)
+        return position < len(keys) and keys[position] == sid
 
     def next_of(self, sid: int, position: int) -> int:
         """Return the first live position of `sid` from `position` on, or -1."""
@@ -342,9 +342,9 @@ class Segment:
         if len(sids) > len(keys):
             return sum(count for sid, count in zip(keys, counts, strict=True) if sid in sids)
         for sid in sids:
-            at = bisect_left(keys, sid)
-            if at < len(keys) and keys[at] == sid:
-                total += counts[at]
+            position = bisect_left(keys, sid)
+            if position < len(keys) and keys[position] == sid:
+                total += counts[position]
         return total
 
     def renumber(self, moves: array[int]) -> None:
@@ -399,8 +399,8 @@ class SegmentList:
         return None
 
     def place_of(self, segment: Segment) -> int:
-        at = bisect_left(self.bases, segment.base)
-        return at if at < len(self.segments) and self.segments[at] is segment else -1
+        position = bisect_left(self.bases, segment.base)
+        return position if position < len(self.segments) and self.segments[position] is segment else -1
 
     def replace(self, old: Sequence[Segment], new: Segment) -> int:
         at = self.place_of(old[0])

@@ -194,19 +194,19 @@ class Store:
 
     def _read_marks(self, report: RecoveryReport) -> HighWaterMarks:
         """Return the high-water file's content from the last run, and begin the next run."""
-        found = read_high_water(self._disk, self.identity)
+        marks = read_high_water(self._disk, self.identity)
         run = self._run_in_lock()
-        if run > found.run and self._disk.exists("WITNESS"):
-            found = found._replace(clean_stop=False, is_complete=False)
-            found = found._replace(
-                note=f"WITNESS is older than the store's last run ({found.run}, not {run}): it was put back from an "
+        if run > marks.run and self._disk.exists("WITNESS"):
+            marks = marks._replace(clean_stop=False, is_complete=False)
+            marks = marks._replace(
+                note=f"WITNESS is older than the store's last run ({marks.run}, not {run}): it was put back from an "
                 "earlier time, and what it says of each stream counts as the least that must be there"
             )
-        if found.note:
-            report.notes.append(found.note)
-        self._run = max(run, found.run) + 1
+        if marks.note:
+            report.notes.append(marks.note)
+        self._run = max(run, marks.run) + 1
         self._high_water.begin(self.identity, self._run)
-        return found
+        return marks
 
     def _run_in_lock(self) -> int:
         """Return the number of the last run that wrote its high-water file, 0 where LOCK does not say so."""
@@ -244,17 +244,17 @@ class Store:
     ) -> dict[int, StreamCheck]:
         checks: dict[int, StreamCheck] = {}
         for name in self._disk.listdir("streams"):
-            found = re.fullmatch(_FOLDER, name)
+            match = re.fullmatch(_FOLDER, name)
             unborn = re.fullmatch(_FOLDER, name.removesuffix(".new"))
             if name.endswith(".new") and unborn is not None and int(unborn[1]) in marks.entries:
                 report.notes.append(f"streams/{name} is not a creation that never ended, and is left alone")
             elif name.endswith(".new"):
                 remove_tree(self._disk, f"streams/{name}")
                 report.notes.append(f"streams/{name}: a creation that never ended was removed")
-            elif found is None and not name.endswith(".gone"):
+            elif match is None and not name.endswith(".gone"):
                 report.notes.append(f"streams/{name} is not ours and is left alone")
-            elif found is not None:
-                stream_id = int(found[1])
+            elif match is not None:
+                stream_id = int(match[1])
                 entry = marks.entries.get(stream_id)
                 check = checks[stream_id] = self._check(name, entry, report.clean_stop)
                 if stream_id in trashed or _has_no_place(check, marks, entry):

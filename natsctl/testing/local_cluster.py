@@ -84,7 +84,8 @@ class Layout(msgspec.Struct):
             free = [_free_port(held) for _ in range(3 * count)]
         clients = [first_port + at if first_port else free[3 * at] for at in range(count)]
         nodes = [
-            NodeAddress(f"n{at + 1}", client, free[3 * at + 1], free[3 * at + 2]) for at, client in enumerate(clients)
+            NodeAddress(f"n{index + 1}", client, free[3 * index + 1], free[3 * index + 2])
+            for index, client in enumerate(clients)
         ]
         return cls(name, nodes, secrets.token_urlsafe(16), secrets.token_urlsafe(16))
 

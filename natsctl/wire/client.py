@@ -56,10 +56,10 @@ class ServerLineError(ConnectionError):
 
         None for other errors: the server ends the connection.
         """
-        at = self.text.lower().find(_VIOLATION)
-        if at < 0:
+        position = self.text.lower().find(_VIOLATION)
+        if position < 0:
             return None
-        verb, _, quoted = self.text[at + len(_VIOLATION) :].partition(" to ")
+        verb, _, quoted = self.text[position + len(_VIOLATION) :].partition(" to ")
         return verb.lower(), quoted.partition('"')[2].partition('"')[0]
 
 

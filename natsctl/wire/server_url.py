@@ -102,7 +102,7 @@ def parse_server_url(
     default = ports.get(scheme, other_port)
     if default is None:
         raise ServerUrlError(f"the scheme is not {_listed(ports)}")
-    cut = min((at for char in "/?#" if (at := text.find(char)) >= 0), default=len(text))
+    cut = min((position for char in "/?#" if (position := text.find(char)) >= 0), default=len(text))
     login, _, address = text[:cut].rpartition("@")
     path = text[cut:]
     late = "@" in path and (scheme not in _WEBSOCKET or "@" in path.partition("?")[2] + path.partition("#")[2])

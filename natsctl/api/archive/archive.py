@@ -199,12 +199,12 @@ class ArchiveFeed:
     def uvarint(self) -> int | None:
         """Return the next unsigned varint, None until it is there. Raises ArchiveError."""
         value = shift = 0
-        for at, byte in enumerate(self.view(min(self._size, _MAX_VARINT_BYTES))[:_MAX_VARINT_BYTES], 1):
+        for number, byte in enumerate(self.view(min(self._size, _MAX_VARINT_BYTES))[:_MAX_VARINT_BYTES], 1):
             value |= (byte & 0x7F) << shift
             if byte < 0x80:
                 if value >= 1 << 64:
                     break
-                self.skip(at)
+                self.skip(number)
                 return value
             shift += 7
         else:

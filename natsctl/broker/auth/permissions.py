@@ -62,7 +62,7 @@ class SubjectPermissions(msgspec.Struct, frozen=True, dict=True):
         """Return whether the index is still to be made, and that takes so long that it is to be done in steps."""
         rules = (self.publish, self.subscribe)
         return (
-            "index" not in self.__dict__ and sum(len(each.allow or ()) + len(each.deny) for each in rules) > FEW_RULES
+            "index" not in self.__dict__ and sum(len(rule.allow or ()) + len(rule.deny) for rule in rules) > FEW_RULES
         )
 
     def prepare(self) -> Steps[None]:

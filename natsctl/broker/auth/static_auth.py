@@ -61,8 +61,8 @@ def is_bcrypt(configured: str) -> bool:
 
 def cost_of(configured: str) -> int:
     """Return the cost of a bcrypt hash (each step doubles the work); 0 for anything else."""
-    found = _WHOLE.fullmatch(configured)
-    return int(found[1]) if found is not None and int(found[1]) in _COSTS else 0
+    match = _WHOLE.fullmatch(configured)
+    return int(match[1]) if match is not None and int(match[1]) in _COSTS else 0
 
 
 def spend(cost: int, spent: int = 0) -> None:

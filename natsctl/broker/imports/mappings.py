@@ -96,9 +96,9 @@ def common(subject: str, local: str) -> tuple[str, bool] | None:
     have, want = subject.split("."), local.split(".")
     if "*" not in have and have[-1] != ">":
         return None
-    for at, (mine, theirs) in enumerate(zip(have, want, strict=False)):
+    for index, (mine, theirs) in enumerate(zip(have, want, strict=False)):
         if mine == "*" and theirs != ">":
-            have[at] = theirs
+            have[index] = theirs
     if have[-1] == ">" and len(want) >= len(have):
         have = have[:-1] + want[len(have) - 1 :]
     narrowed = ".".join(have)

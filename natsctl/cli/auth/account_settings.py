@@ -114,7 +114,9 @@ def show_list(
     if json:
         output.emit_json(entries)
     elif rows:
-        output.show_table(render_table(title, columns, rows, right=[one for one in columns if one in _NUMBERS]))
+        output.show_table(
+            render_table(title, columns, rows, right=[column for column in columns if column in _NUMBERS])
+        )
     else:
         output.emit(none)
 
@@ -193,7 +195,7 @@ def add(
 def _asked_limits(given: Given) -> Given:
     from natsctl.cli.framework.prompts import Question, prompt
 
-    found = dict(given)
+    asked_limits = dict(given)
     for name, text, default in (
         ("--connections", "Maximum Connections", "-1"),
         ("--subscriptions", "Maximum Subscriptions", "-1"),
@@ -202,9 +204,11 @@ def _asked_limits(given: Given) -> Given:
         *((("--js-memory", "Maximum JetStream Memory Storage", "1GB"),) if given.get("--jetstream") else ()),
     ):
         flag = next(one for one in SETTINGS if one.name == name)
-        if name not in found:
-            found[name] = prompt(Question(text, f"{flag.help}; given as {name}, -1 for no limit", default, flag.read))
-    return found
+        if name not in asked_limits:
+            asked_limits[name] = prompt(
+                Question(text, f"{flag.help}; given as {name}, -1 for no limit", default, flag.read)
+            )
+    return asked_limits
 
 
 def _check_jetstream(given: Given, *, enabled: bool) -> None:
@@ -267,7 +271,7 @@ def ls(
     owner = picked_operator(session, store(), operator)
     found = [
         ListedAccount(one.name, one.subject, len(one.users), has_jetstream(one), one.is_system)
-        for one in sorted(owner.accounts, key=lambda one: one.name)
+        for one in sorted(owner.accounts, key=lambda account: account.name)
     ]
     if names:
         known = [one.name for one in found]
@@ -304,8 +308,8 @@ def push(
     if show and not json:
         output.emit(f"Account JWT for {safe(found.name)}\n\n{found.token}\n")
     answers, expected = session.run(lambda manager: _pushed(manager, found))
-    failed = {one.name: refusal(one) for one in answers if refusal(one)}
-    updated = [one.name for one in answers if one.name not in failed]
+    failed = {answer.name: refusal(answer) for answer in answers if refusal(answer)}
+    updated = [answer.name for answer in answers if answer.name not in failed]
     if json:
         output.emit_json(PushedAccount(found.name, found.subject, updated, failed, expected))
     else:

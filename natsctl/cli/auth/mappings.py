@@ -42,12 +42,12 @@ def render_mappings(mappings: Mapping[str, Sequence[Document]]) -> Page:
     page = Page("Subject mappings")
     for source, destinations in mappings.items():
         rows = page.section("Configuration")
-        for one in destinations:
+        for destination in destinations:
             rows.row("Source", safe(source))
-            rows.row("Target", safe(one.get("subject", "")))
-            rows.row("Weight", count(one.get("weight") or 100))
-            rows.maybe("Cluster", safe(one.get("cluster", "")))
-        rows.row("Total weight", count(sum(one.get("weight") or 100 for one in destinations)))
+            rows.row("Target", safe(destination.get("subject", "")))
+            rows.row("Weight", count(destination.get("weight") or 100))
+            rows.maybe("Cluster", safe(destination.get("cluster", "")))
+        rows.row("Total weight", count(sum(destination.get("weight") or 100 for destination in destinations)))
     return page
 
 
@@ -58,8 +58,12 @@ def _show_mappings(mappings: Mapping[str, Sequence[Document]], json: bool) -> No
 def _as_tool(mappings: Mapping[str, Sequence[Document]]) -> dict[str, Any]:
     return {
         source: [
-            {"Subject": one.get("subject", ""), "Weight": one.get("weight") or 100, "Cluster": one.get("cluster", "")}
-            for one in destinations
+            {
+                "Subject": destination.get("subject", ""),
+                "Weight": destination.get("weight") or 100,
+                "Cluster": destination.get("cluster", ""),
+            }
+            for destination in destinations
         ]
         for source, destinations in mappings.items()
     }
@@ -128,9 +132,14 @@ def mapping_ls(session: Session, chosen: AccountFlags, json: Json = False) -> No
     _, found = chosen.find(session)
     mappings = mappings_of(found)
     rows = [
-        (source, str(one.get("subject", "")), count(one.get("weight") or 100), str(one.get("cluster", "")))
+        (
+            source,
+            str(destination.get("subject", "")),
+            count(destination.get("weight") or 100),
+            str(destination.get("cluster", "")),
+        )
         for source, destinations in mappings.items()
-        for one in destinations
+        for destination in destinations
     ]
     columns = ("Source Subject", "Target Subject", "Weight", "Cluster")
     title = f"Subject mappings for account {safe(found.name)}"

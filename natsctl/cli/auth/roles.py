@@ -180,7 +180,7 @@ def ls(session: Session, chosen: AccountFlags, json: Json = False) -> None:
     """List the signing keys of an account."""
     _, found = chosen.find(session)
     keys = sorted((_shown(*one) for one in found.scopes.items()), key=lambda one: (not one.role, one.role, one.key))
-    rows = [(one.key, one.role, one.description, *_counts(one.scope)) for one in keys]
+    rows = [(key.key, key.role, key.description, *_counts(key.scope)) for key in keys]
     columns = ("Key", "Role", "Description", "Max Subscriptions", "Pub Perms", "Sub Perms")
     title = f"Signing Keys for Account {safe(found.name)}"
     show_list(title, columns, rows, msgspec.to_builtins(keys), "No Signing Keys or Roles defined", json)
@@ -213,7 +213,7 @@ def rm(
     action = f"remove the signing key {public}{f' of role {role}' if role else ''}"
     users = found.remove_signing_key(public)
     if users:
-        names = ", ".join(sorted(one.name for one in users)[:5])
+        names = ", ".join(sorted(user.name for user in users)[:5])
         action += f", which has signed {plural(len(users), 'user')} ({names}{', …' * (len(users) > 5)})"
     if not confirmed(session, action, force):
         return

@@ -78,8 +78,10 @@ def save(session: Session, store: NscStore, operator: Operator) -> None:
         return
     changes = store.changes(operator)
     files = [
-        Planned(str(one.path), b"(secret)" if one.path.suffix in (".nk", ".creds") else (one.text or "").encode())
-        for one in changes
+        Planned(
+            str(change.path), b"(secret)" if change.path.suffix in (".nk", ".creds") else (change.text or "").encode()
+        )
+        for change in changes
     ]
-    gone = [str(one.path) for one in changes if one.text is None]
+    gone = [str(change.path) for change in changes if change.text is None]
     raise DryRunError(*files, effect={"removes": gone} if gone else None)

@@ -46,7 +46,7 @@ Commands = tuple[Any, Any, Any, Any]
 
 def _named(operator: Operator, subject: str) -> str:
     """Return the name of an account of the operator, else its public key."""
-    return next((one.name for one in operator.accounts if one.subject == subject), subject)
+    return next((account.name for account in operator.accounts if account.subject == subject), subject)
 
 
 def _picked(session: Session, sharing: Sharing, subject: str | None) -> Document:
@@ -190,11 +190,11 @@ def export_ls(session: Session, chosen: AccountFlags, json: Json = False) -> Non
     entries = Sharing("export", found).entries
     rows = [
         (
-            str(one.get("name", "")), str(one.get("type", "")).capitalize(), str(one["subject"]),
-            yes(one.get("token_req")), yes(one.get("advertise")), count(one.get("account_token_position", 0)),
-            count(len(one.get("revocations") or ())),
+            str(entry.get("name", "")), str(entry.get("type", "")).capitalize(), str(entry["subject"]),
+            yes(entry.get("token_req")), yes(entry.get("advertise")), count(entry.get("account_token_position", 0)),
+            count(len(entry.get("revocations") or ())),
         )
-        for one in entries
+        for entry in entries
     ]  # fmt: skip
     columns = ("Name", "Kind", "Subject", "Activation Required", "Advertised", "Token Position", "Revocations")
     show_list(f"Exports for account {safe(found.name)}", columns, rows, entries, "No Exports defined", json)
@@ -213,15 +213,15 @@ def _bucket(name: str) -> str:
 
 
 def _add_all(session: Session, store: NscStore, sharing: Sharing, entries: Sequence[Document], json: bool) -> None:
-    for one in entries:
-        sharing.add(one)
+    for entry in entries:
+        sharing.add(entry)
     store_account(session, store, sharing.account)
     if json:
         output.emit_json(entries)
         return
-    for one in entries:
-        kind = "Service" if one["type"] == SERVICE else "Stream"
-        output.emit(f"{sharing.kind.capitalize()}ed {kind} Subject: {safe(sharing.subject_of(one))}")
+    for entry in entries:
+        kind = "Service" if entry["type"] == SERVICE else "Stream"
+        output.emit(f"{sharing.kind.capitalize()}ed {kind} Subject: {safe(sharing.subject_of(entry))}")
 
 
 # -- imports
@@ -320,11 +320,11 @@ def import_ls(session: Session, chosen: AccountFlags, named_operator: MaybeOpera
     entries = Sharing("import", found).entries
     rows = [
         (
-            str(one.get("name", "")), str(one.get("type", "")).capitalize(),
-            _named(found.operator, str(one.get("account", ""))), local_subject(one), remote_subject(one),
-            yes(one.get("allow_trace")) if one.get("type") == STREAM else "", yes(one.get("share")),
+            str(entry.get("name", "")), str(entry.get("type", "")).capitalize(),
+            _named(found.operator, str(entry.get("account", ""))), local_subject(entry), remote_subject(entry),
+            yes(entry.get("allow_trace")) if entry.get("type") == STREAM else "", yes(entry.get("share")),
         )
-        for one in entries
+        for entry in entries
     ]  # fmt: skip
     columns = (
         "Name", "Kind", "Source", "Local Subject", "Remote Subject", "Allows Tracing", "Sharing Connection Info",

@@ -127,7 +127,7 @@ def _document(found: LiveProgress, leaders: bool) -> dict[str, Any]:
     document: dict[str, Any] = {
         "stream": found.stream,
         "messages": found.messages,
-        "consumers": [one.raw for one in found.infos],
+        "consumers": [info.raw for info in found.infos],
     }
     if found.missing:
         document["missing"] = [*found.missing]
@@ -141,9 +141,9 @@ def _document(found: LiveProgress, leaders: bool) -> dict[str, Any]:
 def _led(found: LiveProgress) -> list[tuple[str, str, int]]:
     """Return each server with its cluster and number of leaders, the busiest first."""
     led = Counter(
-        (leader_of(one.raw), str((one.raw.get("cluster") or {}).get("name") or ""))
-        for one in found.infos
-        if leader_of(one.raw)
+        (leader_of(info.raw), str((info.raw.get("cluster") or {}).get("name") or ""))
+        for info in found.infos
+        if leader_of(info.raw)
     )
     return [(server, cluster, number) for (server, cluster), number in led.most_common()]
 

@@ -173,7 +173,10 @@ def _group(session: Session, live: Mapping[str, Any], given: str | None) -> tupl
     groups = list(config.get("priority_groups") or ())
     if config.get("priority_policy") != PINNED:
         raise UsageError("the consumer pins no clients", hint="con add --pinned-groups makes one that does")
-    pinned = {one["group"]: one.get("pinned_client_id") or "" for one in live.get("priority_groups") or ()}
+    pinned = {
+        priority_group["group"]: priority_group.get("pinned_client_id") or ""
+        for priority_group in live.get("priority_groups") or ()
+    }
     if given is not None:
         if given not in groups:
             raise UsageError(f"the consumer has no priority group {given}", hint=f"it has {', '.join(groups)}")
@@ -230,7 +233,7 @@ def _chosen(session: Session, stream: str, words: Sequence[str], force: bool, mi
     Raises ApiResponseError for a missing consumer.
     """
     try:
-        infos = {one.raw["name"]: one.raw for one in list_consumers(session, stream)}
+        infos = {consumer.raw["name"]: consumer.raw for consumer in list_consumers(session, stream)}
     except ApiResponseError as failure:
         if missing_ok and failure.err_code == ErrCode.STREAM_NOT_FOUND:
             return []

@@ -42,7 +42,11 @@ def balance(
     """Spread the leaders of a stream's consumers evenly over the servers that have copies."""
     where = pick_stream(session, stream)
     test = test_of(given)
-    infos = {ClusterAsset(where, one.raw["name"]): one.raw for one in list_consumers(session, where) if test(one.raw)}
+    infos = {
+        ClusterAsset(where, consumer.raw["name"]): consumer.raw
+        for consumer in list_consumers(session, where)
+        if test(consumer.raw)
+    }
     if infos and not any("cluster" in info for info in infos.values()):
         raise NotClusteredError(
             f"the Consumers of {where} are not clustered",

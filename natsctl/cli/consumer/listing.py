@@ -165,7 +165,7 @@ def show_consumers(
     rows = sorted_rows(answers, table, sort, reverse)
     if json:
         shown_rows = rows if sort or reverse else answers
-        output.emit_json([one.raw["name"] if names else one.raw for one in shown_rows])
+        output.emit_json([row.raw["name"] if names else row.raw for row in shown_rows])
     elif rows:
         from natsctl.cli.render.tables import render_columns
 
@@ -220,7 +220,7 @@ def find(
         _find_names(session, stream, test)
         return
     answers = list_consumers(session, stream)
-    found = [one for one in answers if test(one.raw)]
+    found = [answer for answer in answers if test(answer.raw)]
     if names:
         output.emit_json([one.raw["name"] for one in found])
     else:

@@ -372,10 +372,10 @@ def _behind_break(current: str, breaks: str) -> int:
 def _is_quoted(line: str) -> bool:
     """Return whether the last argument has an open quote (bash closes it)."""
     quote = ""
-    for at, char in enumerate(line):
+    for index, char in enumerate(line):
         if quote:
             quote = "" if char == quote else quote
-        elif char in "'\"" and (not at or line[at - 1] != "\\"):
+        elif char in "'\"" and (not index or line[index - 1] != "\\"):
             quote = char
     return bool(quote)
 

@@ -161,11 +161,11 @@ def find(noun: Verb, words: Sequence[str]) -> tuple[list[Verb], list[str]]:
 
 def _verb_at(verbs: Sequence[Verb], words: Sequence[str]) -> int | None:
     after_flag = False
-    for at, word in enumerate(words):
+    for index, word in enumerate(words):
         if word == "--":
             return None
         if any(word in verb.words for verb in verbs):
-            return at
+            return index
         is_flag = word.startswith("-") and word != "-"
         if not is_flag and not after_flag:
             return None

@@ -92,13 +92,15 @@ def _global_spelling(flag: GlobalFlag) -> str:
 
 def render_command_help(command: Command, path: str, examples: Sequence[str] = ()) -> str:
     """Return the page of a command; `path` is the command line before its arguments."""
-    rows = [(_spelling_of(one), _meaning(one)) for one in command.options if not one.declared.hidden]
-    usage = " ".join([path, "[FLAGS]", *(_argument(one) for one in command.arguments)])
+    rows = [(_spelling_of(option), _meaning(option)) for option in command.options if not option.declared.hidden]
+    usage = " ".join([path, "[FLAGS]", *(_argument(argument) for argument in command.arguments)])
     lines = [*textwrap.wrap(f"Usage: {usage}", terminal_width(), subsequent_indent=" " * 7), ""]
     for paragraph in (command.function.__doc__ or "").split("\n\n"):
         lines += [*textwrap.wrap(" ".join(paragraph.split()), terminal_width()), ""]
     if command.arguments:
-        arguments = [(one.declared.metavar or one.name, one.declared.help) for one in command.arguments]
+        arguments = [
+            (argument.declared.metavar or argument.name, argument.declared.help) for argument in command.arguments
+        ]
         lines += ["Arguments:", *columns(arguments), ""]
     if rows:
         lines += ["Flags:", *columns(rows), ""]

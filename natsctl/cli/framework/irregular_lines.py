@@ -55,9 +55,9 @@ def typer_command(parameters: Sequence[Parameter]) -> Any:
     app = typer.Typer(add_completion=False)
     app.command()(function)
     command = main.get_command(app)
-    for one in command.params:
-        if hasattr(one, "get_runtime_param"):  # newer releases read even texts by pydantic
-            one.get_runtime_param = lambda: _Unread
+    for param in command.params:
+        if hasattr(param, "get_runtime_param"):  # newer releases read even texts by pydantic
+            param.get_runtime_param = lambda: _Unread
     command.add_help_option = False  # `--help` is one of the global options
     return command
 

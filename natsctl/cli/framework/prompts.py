@@ -167,11 +167,11 @@ def _hold_without_match(asked: Asked) -> None:
     from prompt_toolkit.keys import Keys
 
     controls = asked.application.layout.find_all_controls()
-    picked: Any = next(one for one in controls if isinstance(one, _control_class()))
+    picked: Any = next(control for control in controls if isinstance(control, _control_class()))
 
     def is_unmatched() -> bool:
         typed = (picked.search_filter or "").lower()
-        return bool(typed) and not any(typed in str(one.title).lower() for one in picked.choices)
+        return bool(typed) and not any(typed in str(choice.title).lower() for choice in picked.choices)
 
     choices = picked.text
 

@@ -290,7 +290,7 @@ def _preview(outgoing: Publishing, atomic: bool, stored: bool) -> None:
     every = iter(outgoing.unsent)
     messages = numbered(every) if atomic else list(itertools.islice(every, SHOWN_DRY))
     total = len(messages) + sum(1 for _ in every)
-    shown = [Planned(one.subject, one.body, one.headers) for one in messages[:SHOWN_DRY]]
+    shown = [Planned(message.subject, message.body, message.headers) for message in messages[:SHOWN_DRY]]
     raise DryRunError(*shown, effect={"messages": total, "acknowledged": stored})
 
 

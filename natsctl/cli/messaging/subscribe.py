@@ -368,7 +368,7 @@ class SubjectCounts:
     async def show(self, manager: Manager, number: int, message: Message) -> None:
         name = message.subject
         if self._patterns:
-            name = next((one for one in self._patterns if matches(one, name)), name)
+            name = next((pattern for pattern in self._patterns if matches(pattern, name)), name)
         if name not in self.messages and len(self.messages) >= MAX_SUBJECTS:
             name = OTHERS
         size = len(message.body)

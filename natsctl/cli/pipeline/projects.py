@@ -123,7 +123,7 @@ def validate(session: Session, spark: SparkFlags, pipeline: Pipeline = "", json:
     except PipelineError as failure:
         if not json:
             raise
-        faults = [CheckedFault(each.file, each.line, each.text, each.hint) for each in failure.faults]
+        faults = [CheckedFault(fault.file, fault.line, fault.text, fault.hint) for fault in failure.faults]
     if json:
         output.emit_json(Checked(name, folder, not faults, faults))
     else:

@@ -120,7 +120,7 @@ def _flows(session: Session, progress: list[CheckpointProgress], records: dict[s
             durables = waiting(server_options(session), progress)
         except JetStreamSourceError as failure:
             raise translated(failure) from failure
-    found = []
+    flows = []
     for each in progress:
         run = records.get(each.flow, FlowRecord("UNUSED" if records else ""))
         streams = [
@@ -140,7 +140,7 @@ def _flows(session: Session, progress: list[CheckpointProgress], records: dict[s
             )
             for one in durables.get(str(each.folder), ())
         ]
-        found.append(
+        flows.append(
             FlowStatus(
                 flow=each.flow,
                 target=each.target,
@@ -153,7 +153,7 @@ def _flows(session: Session, progress: list[CheckpointProgress], records: dict[s
                 consumers=consumers,
             )
         )
-    return found
+    return flows
 
 
 def _flow_without_checkpoint(name: str, records: FlowRecord) -> FlowStatus:

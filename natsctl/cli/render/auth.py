@@ -170,7 +170,7 @@ def _tiers(claims: AccountClaims) -> dict[str, JetStreamLimits]:
 
 
 def _has_jetstream(claims: AccountClaims) -> bool:
-    return any(one.mem_storage or one.disk_storage for one in _tiers(claims).values())
+    return any(tier.mem_storage or tier.disk_storage for tier in _tiers(claims).values())
 
 
 def _add_jetstream(page: Page, claims: AccountClaims) -> None:
@@ -264,7 +264,10 @@ def _add_account_jwt(page: Page, claims: AccountClaims) -> None:
     shared = page.section("Exports and Imports")
     shared.many(
         "Exported Subjects",
-        [safe(f"{one.subject} ({one.type}{', token required' if one.token_req else ''})") for one in body.exports],
+        [
+            safe(f"{export.subject} ({export.type}{', token required' if export.token_req else ''})")
+            for export in body.exports
+        ],
     )
     shared.many("Imported Subjects", [safe(f"{one.subject} from {one.account} ({one.type})") for one in body.imports])
     external = page.section("External Authorization")

@@ -107,9 +107,9 @@ def _outcome_row(one: StreamOutcome) -> tuple[str, ...]:
 
 def render_outcome_line(what: str, done: AccountOutcome) -> str:
     """Return the warnings, and a line on the outcome of all streams; `what` names the work."""
-    skipped = sum(one.action == "skipped" for one in done.streams)
+    skipped = sum(stream.action == "skipped" for stream in done.streams)
     good = len(done.streams) - len(done.failed) - skipped
-    archives = format_size(sum(one.archive_bytes for one in done.streams))
+    archives = format_size(sum(stream.archive_bytes for stream in done.streams))
     line = f"{what} of {plural(good, 'stream')}, {archives} of archives, in {duration(done.elapsed)}"
     if skipped and skipped == len(done.streams):
         line = "Nothing was restored"
@@ -151,18 +151,22 @@ def _manifest(section: Section, manifest: Manifest) -> None:
     section.maybe("Server", safe(server))
     section.maybe("Cluster", safe(manifest.server.cluster))
     section.row("Consumers Saved", "true" if manifest.consumers else "false")
-    section.many("Files", [f"{safe(one.name)} {format_size(one.bytes)} {safe(one.sha256)}" for one in manifest.files])
+    section.many(
+        "Files", [f"{safe(file.name)} {format_size(file.bytes)} {safe(file.sha256)}" for file in manifest.files]
+    )
 
 
 def _consumers(section: Section, found: Inspection) -> None:
-    for one in found.consumers:
-        waits = f", {count(one.pending)} waiting for acks" if one.pending else ""
-        section.row(safe(one.name), f"delivered {count(one.delivered)}, ack floor {count(one.ack_floor)}{waits}")
+    for consumer in found.consumers:
+        waits = f", {count(consumer.pending)} waiting for acks" if consumer.pending else ""
+        section.row(
+            safe(consumer.name), f"delivered {count(consumer.delivered)}, ack floor {count(consumer.ack_floor)}{waits}"
+        )
 
 
 def _subjects(section: Section, found: Inspection) -> None:
-    for one in found.subjects:
-        section.row(safe(one.subject), count(one.messages))
+    for subject in found.subjects:
+        section.row(safe(subject.subject), count(subject.messages))
     if found.other_messages:
         others = found.number_of_subjects - len(found.subjects)
         section.row("others", f"{count(found.other_messages)} on {plural(others, 'subject')}")
@@ -275,17 +279,17 @@ def render_migration(report: MigrationReport) -> Table:
     columns = ("Stream", "Messages", "Size", "First", "Last", "Consumers", "Unacked", "Replicas", "Checksum")
     rows = [
         (
-            one.stream,
-            count(one.messages),
-            format_size(one.bytes),
-            count(one.first_seq),
-            count(one.last_seq),
-            count(one.consumers),
-            count(one.pending),
-            count(one.replicas),
-            one.sha256[:12] or (f"{count(one.behind)} behind" if one.behind else ""),
+            stream.stream,
+            count(stream.messages),
+            format_size(stream.bytes),
+            count(stream.first_seq),
+            count(stream.last_seq),
+            count(stream.consumers),
+            count(stream.pending),
+            count(stream.replicas),
+            stream.sha256[:12] or (f"{count(stream.behind)} behind" if stream.behind else ""),
         )
-        for one in report.streams
+        for stream in report.streams
     ]
     right = ("Messages", "Size", "First", "Last", "Consumers", "Unacked", "Replicas")
     title = f"Streams {report.action} from {report.origin} to {report.destination}"

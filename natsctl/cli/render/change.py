@@ -139,8 +139,8 @@ def _not_taken(
         elif not wanted and wanted is not False and not emptied:
             continue
         elif isinstance(wanted, list) and isinstance(has, list) and len(wanted) == len(has):
-            for at, (one, other) in enumerate(zip(wanted, has, strict=True)):
-                yield from _not_taken(f"{path}.", {str(at): one}, {str(at): other}, emptied)
+            for index, (one, other) in enumerate(zip(wanted, has, strict=True)):
+                yield from _not_taken(f"{path}.", {str(index): one}, {str(index): other}, emptied)
         elif not _same(wanted, has):
             yield FieldChange(path, wanted, has)
 

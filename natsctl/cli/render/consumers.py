@@ -273,7 +273,10 @@ def servers(info: ConsumerInfo) -> str:
     if info.cluster is None:
         return ""
     names = [f"{info.cluster.leader}*"] if info.cluster.leader else []
-    names += [f"{one.name}{'' if one.current and not one.offline else '!'}" for one in info.cluster.replicas or ()]
+    names += [
+        f"{replica.name}{'' if replica.current and not replica.offline else '!'}"
+        for replica in info.cluster.replicas or ()
+    ]
     return ", ".join(sorted(names))
 
 

@@ -59,8 +59,8 @@ def render_latency(report: LatencyReport, columns: int) -> Page:
     if report.latency is not None:
         section.row("Minimum", fine(report.latency.min_ns))
         section.row("Average", fine(report.latency.avg_ns))
-    for one in report.percentiles:
-        section.row(f"{one.percent:g}%", fine(one.ns))
+    for percentile in report.percentiles:
+        section.row(f"{percentile.percent:g}%", fine(percentile.ns))
     spread = page.section("Distribution")
     lead = max((len(label) for part in page.sections for label, _ in part.rows), default=0) + INDENT + 2
     spread.many("Messages", render_bins([(one.below_ns, one.count) for one in report.histogram], columns - lead))

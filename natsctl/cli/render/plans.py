@@ -34,7 +34,7 @@ _BOLD, _OFF = "\x1b[1m", "\x1b[0m"
 
 def render_plan(plan: Plan, width: int | None = None, bold: bool = False) -> str:
     """Return all changes in their order, remarks, and the summary; `width` None folds nothing."""
-    blocks = ["\n".join(_change(one, width, bold, plan.keep_messages)) for one in plan.changes]
+    blocks = ["\n".join(_change(change, width, bold, plan.keep_messages)) for change in plan.changes]
     notes = [line for note in plan.notes for line in folded(safe(f"note: {note}"), width or len(note) * 4 + 8)]
     return "\n\n".join([*blocks, *(["\n".join(notes)] if notes else []), hanging(render_plan_summary(plan), width)])
 
@@ -66,8 +66,8 @@ def indented(texts: Sequence[str] | Iterator[str], width: int | None) -> Iterato
     """Yield lines below the heading; a continued line stands two columns further in."""
     for text in texts:
         lines = folded(text, max(width - len(_INDENT) - 2, 16)) if width else [text]
-        for at, line in enumerate(lines):
-            yield f"{_INDENT}{'  ' if at else ''}{line}"
+        for index, line in enumerate(lines):
+            yield f"{_INDENT}{'  ' if index else ''}{line}"
 
 
 def _fields(change: Change) -> Iterator[str]:
@@ -77,7 +77,7 @@ def _fields(change: Change) -> Iterator[str]:
         if shown:
             yield ", ".join(shown)
     else:
-        yield from (render_difference(one) for one in change.differences)
+        yield from (render_difference(difference) for difference in change.differences)
 
 
 def _is_shown(name: str, value: object) -> bool:

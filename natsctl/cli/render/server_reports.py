@@ -184,14 +184,14 @@ def render_use(
     """Return a line and a bar for each server, the longest for the largest value of the statistics' field `what`."""
     from rich.text import Text
 
-    most = max((float(one.data.get(what) or 0) for one in rows), default=0) or 1
-    column = max((len(safe(one.name)) for one in rows), default=0)
+    most = max((float(row.data.get(what) or 0) for row in rows), default=0) or 1
+    column = max((len(safe(row.name)) for row in rows), default=0)
     longest = min(LONGEST_BAR, (width or 200) // 3)
     lines = [title, ""]
-    for one in rows:
-        value = one.data.get(what) or 0
+    for row in rows:
+        value = row.data.get(what) or 0
         bar = "█" * max(1, round(float(value) / most * longest))
-        lines.append(f"{safe(one.name):>{column}}: {bar} {show(value)}")
+        lines.append(f"{safe(row.name):>{column}}: {bar} {show(value)}")
     return Text("\n".join(lines))
 
 
@@ -202,15 +202,15 @@ def healthy(answer: ServerAnswer) -> bool:
 def render_health(answers: ServerAnswers, width: int | None) -> list[RenderableType]:
     rows = [
         {
-            "name": one.name,
-            "cluster": one.cluster,
-            "domain": one.server.get("domain"),
-            "status": _status(one),
+            "name": answer.name,
+            "cluster": answer.cluster,
+            "domain": answer.server.get("domain"),
+            "status": _status(answer),
             "type": kind,
             "error": error,
         }
-        for one in answers
-        for kind, error in _errors_of(one)
+        for answer in answers
+        for kind, error in _errors_of(answer)
     ]
     table: tuple[Column[Row], ...] = (
         Column("Server", text("name")),
@@ -220,7 +220,7 @@ def render_health(answers: ServerAnswers, width: int | None) -> list[RenderableT
         Column("Type", text("type")),
         Column("Error", text("error")),
     )
-    well = sum(healthy(one) for one in answers)
+    well = sum(healthy(answer) for answer in answers)
     totals = {"Server": plural(len(answers), "server"), "Status": f"ok: {well}, failing: {len(answers) - well}"}
     return [render_sheet("Health Report", table, rows, width, totals)]
 
@@ -230,7 +230,7 @@ def _status(one: ServerAnswer) -> str:
 
 
 def _errors_of(one: ServerAnswer) -> list[tuple[str, str]]:
-    said = [(str(each.get("type") or ""), str(each.get("error") or "")) for each in one.data.get("errors") or ()]
+    said = [(str(error.get("type") or ""), str(error.get("error") or "")) for error in one.data.get("errors") or ()]
     if not said and (single := one.data.get("error") or one.raw.get("error")):
         said = [("", str(single.get("description") if isinstance(single, dict) else single))]
     return said or [("", "")]
@@ -313,8 +313,8 @@ def render_jetstream(
 
 
 def _meta(answers: ServerAnswers, width: int | None) -> list[RenderableType]:
-    leader = next((one for one in answers if is_meta_leader(one)), None)
-    clustered = [one for one in answers if _meta_group(one).get("cluster_size")]
+    leader = next((answer for answer in answers if is_meta_leader(answer)), None)
+    clustered = [answer for answer in answers if _meta_group(answer).get("cluster_size")]
     if leader is None:
         if not clustered:
             return []
@@ -456,12 +456,12 @@ def render_census(
     """Return the table of servers in the order of `rows`, and the table of clusters if they have any."""
     totals = {
         "Name": plural(len(rows), "server"),
-        "JS": str(sum(bool(one.server.get("jetstream")) for one in rows)),
+        "JS": str(sum(bool(row.server.get("jetstream")) for row in rows)),
     }
     parts: list[RenderableType] = [
         render_sheet("Server Overview", SERVERS, rows, width, totals, words=columns, wide=wide, summed=rows)
     ]
-    if any(one.cluster for one in rows) and columns is None:
+    if any(row.cluster for row in rows) and columns is None:
         parts.append(render_sheet("Cluster Overview", CLUSTERS, clusters(census), width))
     return parts
 

@@ -245,7 +245,7 @@ def _export(section: Section, entry: Detail) -> None:
     section.maybe("Response Type", safe(str(entry.get("response_type") or "")))
     section.maybe("Description", safe(str(entry.get("description") or "")))
     section.maybe("Name", safe(str(entry.get("name") or "")))
-    section.many("Accounts", [safe(str(one)) for one in entry.get("approved_accounts") or ()])
+    section.many("Accounts", [safe(str(approved_account)) for approved_account in entry.get("approved_accounts") or ()])
 
 
 def _mappings(section: Section, mappings: Detail) -> None:

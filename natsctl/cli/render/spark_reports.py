@@ -40,7 +40,7 @@ def render_status(status: Status) -> Table:
     columns = (*places, "Sequence", "Behind", "Messages", "Bytes", "Pending", "Ack Pending", "Redelivered", "Trouble")
     rows = [row for flow in status.flows for row in _rows(flow)]
     least = columns[:4] if any(flow.consumers for flow in status.flows) else (*columns[:4], *columns[5:9])
-    shown = [at for at, name in enumerate(columns) if name in least or any(row[at] for row in rows)]
+    shown = [index for index, name in enumerate(columns) if name in least or any(row[index] for row in rows)]
     right = tuple(name for name in columns[5:12] if columns.index(name) in shown)
     picked = [tuple(row[at] for at in shown) for row in rows]
     named = tuple(columns[at] for at in shown)
@@ -49,7 +49,10 @@ def render_status(status: Status) -> Table:
 
 
 def render_known(pipelines: Sequence[Known]) -> Table:
-    rows = [(one.pipeline, one.state, str(one.pid or ""), _ago(one.updated), one.folder) for one in pipelines]
+    rows = [
+        (pipeline.pipeline, pipeline.state, str(pipeline.pid or ""), _ago(pipeline.updated), pipeline.folder)
+        for pipeline in pipelines
+    ]
     return render_table("Pipelines", ("Name", "State", "Process", "Updated", "Folder"), rows, ("Process",))
 
 
@@ -74,9 +77,9 @@ def _rows(flow: FlowStatus) -> list[tuple[str, ...]]:
     if not flow.streams and not flow.consumers:
         return [(*head, *("",) * 9, flow.error)]
     rows: list[tuple[str, ...]] = []
-    for one in flow.streams:
-        numbers = (count(one.seq), count(one.sequences), count(one.messages), format_size(one.bytes))
-        rows.append((*head, one.stream, "", *numbers, "", "", "", one.trouble or flow.error))
+    for stream in flow.streams:
+        numbers = (count(stream.seq), count(stream.sequences), count(stream.messages), format_size(stream.bytes))
+        rows.append((*head, stream.stream, "", *numbers, "", "", "", stream.trouble or flow.error))
         head = ("", "", "")
     for durable in flow.consumers:
         counts = (count(durable.pending), count(durable.ack_pending), count(durable.redelivered))
@@ -100,9 +103,9 @@ _SIGNS = {"good": "", "warning": "! ", "wrong": "✗ "}
 def render_checkup(found: Checkup) -> Page:
     page = Page("Spark is ready" if found.ready else "Spark cannot start")
     rows = page.section()
-    for one in found.findings:
-        rows.row(safe(one.name), f"{_SIGNS[one.state]}{safe(one.found)}")
-        for line in one.do.splitlines():
+    for finding in found.findings:
+        rows.row(safe(finding.name), f"{_SIGNS[finding.state]}{safe(finding.found)}")
+        for line in finding.do.splitlines():
             rows.row("", f"→ {safe(line)}")
     return page
 
@@ -201,7 +204,7 @@ def deep_tables(report: DeepReport) -> Iterator[RenderableType]:
     if report.subjects:
         yield _subjects(report)
     if report.headers:
-        rows = [(one.key, count(one.messages)) for one in report.headers]
+        rows = [(header.key, count(header.messages)) for header in report.headers]
         yield render_table("Headers", ("Header", "Messages"), rows, ("Messages",))
     for title, found in (("Message ids", report.ids), ("Payloads (SHA-256)", report.payloads)):
         if found is not None and found.keys:
@@ -222,14 +225,14 @@ def _subjects(report: DeepReport) -> RenderableType:
     columns = ("Subject", "Messages", "Payloads", "Mean", "First", "Last")
     rows = [
         (
-            one.subject,
-            count(one.messages),
-            format_size(one.bytes),
-            format_size(one.bytes // max(1, one.messages)),
-            when(one.first),
-            when(one.last),
+            subject.subject,
+            count(subject.messages),
+            format_size(subject.bytes),
+            format_size(subject.bytes // max(1, subject.messages)),
+            when(subject.first),
+            when(subject.last),
         )
-        for one in report.subjects
+        for subject in report.subjects
     ]
     least = ("First", "Mean", "Last")
     return render_table(title, columns, rows, columns[1:4], least=least, more=_MORE)

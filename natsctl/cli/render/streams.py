@@ -513,12 +513,12 @@ def flows(infos: Iterable[StreamInfo]) -> list[StreamFlow]:
     for info in infos:
         if info.config.mirror is not None:
             found.append(StreamFlow(info.config.name, "Mirror", info.config.mirror, info.mirror))
-        for at, source in enumerate(info.config.sources or ()):
+        for index, source in enumerate(info.config.sources or ()):
             shown = info.sources or []
             # The server sends them in an order of its own; two sources of one stream differ by their filters.
             same = [one for one in shown if one.name == source.name]
             exact = [one for one in same if one.filter_subject == source.filter_subject]
-            fallback = shown[at] if at < len(shown) and shown[at].name == source.name else None
+            fallback = shown[index] if index < len(shown) and shown[index].name == source.name else None
             found.append(StreamFlow(info.config.name, "Source", source, next(iter(exact or same), fallback)))
     return found
 
@@ -541,7 +541,10 @@ def render_replication(found: Sequence[StreamFlow], *, raw: bool) -> Table:
 
 def _mapped(source: StreamSource) -> str:
     if source.subject_transforms:
-        return ", ".join(f"{one.src or '>'} to {one.dest}" for one in source.subject_transforms)
+        return ", ".join(
+            f"{subject_transform.src or '>'} to {subject_transform.dest}"
+            for subject_transform in source.subject_transforms
+        )
     return source.filter_subject
 
 

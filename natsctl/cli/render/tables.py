@@ -50,7 +50,10 @@ Line: TypeAlias = Sequence[tuple[str, str]]
 STYLES: Final = {
     "": "",
     "bold": "\x1b[1m",
-    **{colour: f"\x1b[{31 + at}m" for at, colour in enumerate(("red", "green", "yellow", "blue", "magenta", "cyan"))},
+    **{
+        colour: f"\x1b[{31 + index}m"
+        for index, colour in enumerate(("red", "green", "yellow", "blue", "magenta", "cyan"))
+    },
 }
 """Control sequence of each style."""
 
@@ -141,7 +144,7 @@ class Table(Drawn):
 
     def lines(self, width: int, box: str = "") -> Iterator[Line]:
         cells = list(zip(*self.rows, strict=True)) or [()] * len(self.columns)
-        parts = [DrawnColumn(title, cells[at], title in self.right) for at, title in enumerate(self.columns)]
+        parts = [DrawnColumn(title, cells[index], title in self.right) for index, title in enumerate(self.columns)]
         layout = fit(parts, self.least, width)
         if layout is None:
             yield from self._paragraphs(parts, width)
@@ -294,7 +297,9 @@ def render_sheet(
     totals = {**(totals or {}), **sums}
     if words is None and not wide and width is not None:
         last = len(columns)
-        columns = [one._replace(spare=one.spare or last - at) if one.wide else one for at, one in enumerate(columns)]
+        columns = [
+            one._replace(spare=one.spare or last - index) if one.wide else one for index, one in enumerate(columns)
+        ]
     sheet = render_columns(title, columns, rows, "--wide" if wide is not None else "")
     if totals and rows:
         sheet.add_section()
@@ -324,9 +329,9 @@ def fit(parts: Sequence[DrawnColumn], least: Sequence[str], width: int) -> Fit |
 
     The columns named in `least` are left out in that order.
     """
-    used = [at for at, part in enumerate(parts) if any(part.cells)] or list(range(len(parts)))
+    used = [index for index, part in enumerate(parts) if any(part.cells)] or list(range(len(parts)))
     for places in (range(len(parts)), used):
-        kept = [parts[at] for at in places]
+        kept = [parts[place] for place in places]
         if (widths := _widths(kept, width, width)) is not None:
             return Fit(kept, widths)
     short, offset = _without_offset(parts)
@@ -371,11 +376,11 @@ def _with_room(
 
 def _without_offset(parts: Sequence[DrawnColumn]) -> tuple[list[DrawnColumn], str]:
     """Return the columns with their times' offset removed, and that offset; unchanged unless all have the same one."""
-    offsets = {found[2] for part in parts for cell in part.cells if (found := _MOMENT.fullmatch(cell))}
+    offsets = {match[2] for part in parts for cell in part.cells if (match := _MOMENT.fullmatch(cell))}
     if len(offsets) != 1:
         return list(parts), ""
     short = [
-        part._replace(cells=[found[1] if (found := _MOMENT.fullmatch(cell)) else cell for cell in part.cells])
+        part._replace(cells=[match[1] if (match := _MOMENT.fullmatch(cell)) else cell for cell in part.cells])
         for part in parts
     ]
     return short, offsets.pop()

@@ -210,8 +210,8 @@ def _fitting(line: str, width: int) -> int:
     if line.isascii():
         return max(width, 1)
     taken = 0
-    for at, letter in enumerate(line):
+    for index, letter in enumerate(line):
         taken += length(letter)
         if taken > width:
-            return max(at, 1)
+            return max(index, 1)
     return len(line)

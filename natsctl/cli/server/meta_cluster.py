@@ -309,22 +309,24 @@ def _show_members(members: Sequence[ClusterMember]) -> None:
     columns = ("Server", "Cluster", "Size", "Peers", "Quorum Requires", "Rescuing")
     rows = [
         (
-            f"{one.server}*" if one.server == one.leader else one.server,
-            one.cluster,
-            str(one.cluster_size),
-            f"{one.online} online / {plural(one.peers, 'peer')}",
-            str(one.quorum_needed),
-            yes(one.rescue),
+            f"{member.server}*" if member.server == member.leader else member.server,
+            member.cluster,
+            str(member.cluster_size),
+            f"{member.online} online / {plural(member.peers, 'peer')}",
+            str(member.quorum_needed),
+            yes(member.rescue),
         )
-        for one in members
+        for member in members
     ]
     output.show_table(render_table("Current Cluster State", columns, rows, right=("Size", "Quorum Requires")))
 
 
 def _show_rescued(answers: Sequence[dict[str, Any]], *, quiet: bool) -> None:
     """Show each server's result; raises NatsctlError if none has lowered its quorum."""
-    done = [one for one in answers if not one.get("error")]
-    refused = [f"{one.get('server')}: {one['error'].get('description')}" for one in answers if one.get("error")]
+    done = [answer for answer in answers if not answer.get("error")]
+    refused = [
+        f"{answer.get('server')}: {answer['error'].get('description')}" for answer in answers if answer.get("error")
+    ]
     if answers and not done:
         raise NatsctlError(f"no server has lowered its quorum: {'; '.join(refused)}")
     if quiet or not done:

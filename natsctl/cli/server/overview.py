@@ -42,18 +42,18 @@ def compacted(rows: Sequence[AnswerReceived]) -> list[AnswerReceived]:
     """Return copies of answers with server names without the parts between dots that all of them end in."""
     from natsctl.client.system.system_account import ServerAnswer as AnswerReceived
 
-    names = [one.name.split(".") for one in rows]
+    names = [row.name.split(".") for row in rows]
     shortest = min((len(words) for words in names), default=1)
     shared = 0
     while shared < shortest - 1 and len({words[-1 - shared] for words in names}) == 1:
         shared += 1
     found = []
-    for one, words in zip(rows, names, strict=True):
+    for row, words in zip(rows, names, strict=True):
         short = ".".join(words[: len(words) - shared])
-        raw = {**one.raw, "server": {**one.server, "name": short}}
-        if (meta := one.data.get("meta_cluster")) and meta.get("leader") == one.name:
-            raw["data"] = {**one.data, "meta_cluster": {**meta, "leader": short}}
-        found.append(AnswerReceived(raw, one.rtt_ns))
+        raw = {**row.raw, "server": {**row.server, "name": short}}
+        if (meta := row.data.get("meta_cluster")) and meta.get("leader") == row.name:
+            raw["data"] = {**row.data, "meta_cluster": {**meta, "leader": short}}
+        found.append(AnswerReceived(raw, row.rtt_ns))
     return found
 
 
@@ -173,7 +173,7 @@ def ls(
     def make(answers: ServerAnswers) -> ServerReport:
         rows = sorted_rows(answers, SERVERS, sort, reverse, default="name" if session.archive else "rtt")
         shown = compacted(rows) if compact else rows
-        document = [one.name if names else one.raw for one in rows]
+        document = [row.name if names else row.raw for row in rows]
         return ServerReport(document, lambda width: render_census(answers, shown, width, columns, wide), answers)
 
     report = readable_report(session.received, census, make)
@@ -201,13 +201,13 @@ def ping(
     census = session.run(lambda manager: System(manager).ping(scope_of(given, expect)))
     answers = sorted(census, key=lambda one: one.rtt_ns)
     if json:
-        output.emit_json([{"server": one.server, "rtt": one.rtt_ns} for one in answers])
+        output.emit_json([{"server": answer.server, "rtt": answer.rtt_ns} for answer in answers])
     else:
-        wide = max(len(safe(one.name)) for one in answers)
+        wide = max(len(safe(answer.name)) for answer in answers)
         for one in answers:
             lead = f"{safe(one.id)} " if show_id else ""
             output.emit(f"{lead}{safe(one.name):<{wide}}  rtt={duration(one.rtt_ns)}")
-        spans = [one.rtt_ns for one in answers]
+        spans = [answer.rtt_ns for answer in answers]
         most, least, mean = duration(max(spans)), duration(min(spans)), duration(sum(spans) // len(spans))
         answered = plural(len(spans), "server")
         output.emit(f"\n{answered} answered: fastest {least}, slowest {most}, mean {mean}")

@@ -88,7 +88,7 @@ def _compare(session: Session, given: Given, flags: CopyFlags, copies: _Copies[R
     answers = readable_answers(
         session.received,
         _answers(session, flags.stdin, flags.expected, flags.read_timeout),
-        lambda some: [copies.cells(one, None) for one in copies.in_answers(some)],
+        lambda some: [copies.cells(answer, None) for answer in copies.in_answers(some)],
     )
     every = copies.in_answers(answers)
     wanted = {name: text for name, text in {"raft_group": flags.raft_group, **wanted}.items() if text}
@@ -105,7 +105,7 @@ def _compare(session: Session, given: Given, flags: CopyFlags, copies: _Copies[R
     _say(f"Servers: {len(answers)}", f"{copies.title}: {len(every)}", *_gaps(answers, flags.expected, every))
     leaders = {_group_of(one): one for one in every if one.leads} if flags.unsynced else {}
     columns = [*copies.columns, *(["Health"] if flags.health else [])]
-    cells = [[*copies.cells(one, leaders.get(_group_of(one))), *([one.health] if flags.health else [])] for one in rows]
+    cells = [[*copies.cells(row, leaders.get(_group_of(row))), *([row.health] if flags.health else [])] for row in rows]
     if flags.csv:
         text = io.StringIO()
         tables.writer(text, lineterminator="\n").writerows([columns, *cells])
@@ -128,7 +128,7 @@ def _answers(session: Session, stdin: bool, expected: int, read_timeout: int) ->
     from natsctl.client.system.system_account import ServerAnswer, ServerScope, System
 
     if stdin:
-        found = [ServerAnswer(one) for one in _documents(sys.stdin.read())][: expected or None]
+        found = [ServerAnswer(document) for document in _documents(sys.stdin.read())][: expected or None]
         if not found:
             raise UsageError("--stdin: there is no answer of a server on stdin")
         return found
@@ -181,11 +181,11 @@ def _ask_health(session: Session, rows: Sequence[Replica]) -> None:
 def _gaps(answers: Sequence[ServerAnswer], expected: int, every: Sequence[Replica]) -> list[str]:
     """Return warnings of servers without an answer, and of servers that refused: the rows are those of the others."""
     wanted = expected or getattr(answers, "expected", 0)
-    answered = [one for one in answers if one.failure is None]
-    said = [f"Warning: {one.name}: {one.failure}" for one in answers if one.failure is not None]
+    answered = [answer for answer in answers if answer.failure is None]
+    said = [f"Warning: {answer.name}: {answer.failure}" for answer in answers if answer.failure is not None]
     if len(answered) < wanted:
         said.append(f"Warning: expected {wanted} responses got {len(answered)}")
-    names = {one.name for one in answers}
+    names = {answer.name for answer in answers}
     if absent := sorted(
         {name for one in every for name in (one.leader, *(peer.name for peer in one.peers))} - names - {""}
     ):

@@ -437,7 +437,7 @@ def _use(field: str, title: str, help: str, show: Callable[[Any], str]) -> Calla
 
         def make(census: ServerAnswers) -> ServerReport:
             rows = sorted(census, key=lambda one: -float(one.data.get(field) or 0), reverse=view.reverse)
-            document = {one.name: one.data.get(field) or 0 for one in rows}
+            document = {row.name: row.data.get(field) or 0 for row in rows}
             return ServerReport(document, lambda width: [render_use(title, field, rows, show, width)], census)
 
         session, scope = servers_of(session, given, view.watch), scope_of(given, expect)
@@ -464,8 +464,8 @@ def health(session: Session, given: Given, view: BriefView, expect: Expect = 0) 
     ill: list[str] = []
 
     def make(answers: ServerAnswers) -> ServerReport:
-        answers.sort(key=lambda one: one.name, reverse=view.reverse)
-        ill[:] = [one.name for one in answers if not healthy(one)]
+        answers.sort(key=lambda answer: answer.name, reverse=view.reverse)
+        ill[:] = [answer.name for answer in answers if not healthy(answer)]
         return ServerReport(answers.raw, lambda width: render_health(answers, width), answers)
 
     _report(session, given, expect, view, make, "HEALTHZ", fields_of(HEALTH, given, details=True))
@@ -494,7 +494,7 @@ def jetstream(
     account = str(given.get("--account", ""))
 
     def make(answers: ServerAnswers) -> ServerReport:
-        with_it = [one for one in answers if one.data and not one.data.get("disabled")]
+        with_it = [answer for answer in answers if answer.data and not answer.data.get("disabled")]
         if account:
             with_it = [of_account(one, account) for one in with_it]
         rows, _ = top(with_it, JETSTREAM, view.sort or "cluster", view.reverse, 0, "cluster")

@@ -155,7 +155,7 @@ def _wanted(answer: ServerAnswer, given: Given, body: dict[str, Any]) -> bool:
 
 
 def _raise_refused(answers: list[ServerAnswer]) -> None:
-    refused = [(one.name, one.failure) for one in answers if one.failure is not None]
+    refused = [(answer.name, answer.failure) for answer in answers if answer.failure is not None]
     if refused:
         raise NatsctlError("; ".join(f"{name}: {failure}" for name, failure in refused))
 

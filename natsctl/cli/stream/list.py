@@ -125,11 +125,11 @@ def ls(
 
     picked = selected_columns(LIST, columns or (WIDE if wide else None), False)
     streams = list_streams(session, subject=subject, patterns=patterns, all_streams=all_streams)
-    rows = stream_rows([one.value for one in streams.answers], streams.absent, time.time_ns())
+    rows = stream_rows([answer.value for answer in streams.answers], streams.absent, time.time_ns())
     by = sort or ("name" if json and not details else "size")
     in_order = sorted_rows(sorted_rows(rows, LIST, "name", False), LIST, by, reverse)
     if json:
-        raw = {one.value.config.name: one.raw for one in streams.answers}
+        raw = {answer.value.config.name: answer.raw for answer in streams.answers}
         found = [row.info.config.name for row in in_order if not row.status]
         output.emit_json([raw[name] for name in found] if details else found)
     elif rows:

@@ -198,7 +198,10 @@ def _show_viewed(
         output.emit_bytes(body + b"\n")
         return
     pairs = [(_text(key), _text(value)) for key, value in headers.parse(message.hdrs or b"")]
-    lines = [render_viewed(message.seq, message.subject, message.time), *(f"  {one}" for one in render_headers(pairs))]
+    lines = [
+        render_viewed(message.seq, message.subject, message.time),
+        *(f"  {header}" for header in render_headers(pairs)),
+    ]
     output.emit("\n".join([*lines, ""]))
     emit_body(body)
     output.emit("")

@@ -215,7 +215,7 @@ def report(
 
     def look() -> Streams:
         found = list_streams(session, subject=subject, all_streams=True)
-        kept = [one for one in found.answers if not cluster or _cluster_of(one.value) == cluster]
+        kept = [answer for answer in found.answers if not cluster or _cluster_of(answer.value) == cluster]
         return found._replace(answers=kept)
 
     if watch and json:
@@ -248,7 +248,7 @@ def _cluster_of(info: StreamInfo) -> str:
 def _rows(streams: Streams, order: str, reverse: bool, raw: bool) -> list[Row]:
     from natsctl.cli.render.streams import REPORT, stream_rows
 
-    rows = stream_rows([one.value for one in streams.answers], streams.absent, time.time_ns(), raw=raw)
+    rows = stream_rows([answer.value for answer in streams.answers], streams.absent, time.time_ns(), raw=raw)
     return sorted_rows(sorted_rows(rows, REPORT, "stream", False), REPORT, order, reverse)
 
 
@@ -257,7 +257,7 @@ def _tables(streams: Streams, columns: list[Column[Row]], order: str, reverse: b
     from natsctl.cli.render.streams import flows, leaders_of, render_leaders, render_replication, render_stream_report
     from natsctl.cli.render.tables import Stack
 
-    infos = [one.value for one in streams.answers]
+    infos = [answer.value for answer in streams.answers]
     parts: list[Drawn | str] = [
         render_stream_report(columns, _rows(streams, order, reverse, raw)),
     ]
@@ -274,8 +274,8 @@ def _document(streams: Streams, order: str, reverse: bool) -> dict[str, Any]:
     from natsctl.cli.render.streams import SUMMED, leaders_of
 
     rows = _rows(streams, order, reverse, True)
-    raw = {one.value.config.name: one.raw for one in streams.answers}
-    infos = [one.value for one in streams.answers]
+    raw = {answer.value.config.name: answer.raw for answer in streams.answers}
+    infos = [answer.value for answer in streams.answers]
     led = [{"server": server, "cluster": name, "streams": number} for server, name, number in leaders_of(infos)]
     return {
         "streams": [raw[row.info.config.name] for row in rows if not row.status],
@@ -295,7 +295,7 @@ def _sum(title: str, rows: list[Row]) -> int:
 def _write_dot(streams: Streams, path: str) -> None:
     from natsctl.cli.render.streams import dot_graph, flows
 
-    infos = [one.value for one in streams.answers]
+    infos = [answer.value for answer in streams.answers]
     text = dot_graph(flows(infos), sorted(info.config.name for info in infos))
     if path == STDOUT:
         output.emit(text.rstrip("\n"))

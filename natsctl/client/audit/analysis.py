@@ -137,7 +137,11 @@ class AuditInspection:
 
     def servers(self) -> list[tuple[str, str]]:
         """Return cluster and name of every server of the bundle, in order."""
-        pairs = {(one.cluster, one.server) for one in self.bundle.artifacts if one.cluster and one.server}
+        pairs = {
+            (artifact.cluster, artifact.server)
+            for artifact in self.bundle.artifacts
+            if artifact.cluster and artifact.server
+        }
         return sorted(pairs)
 
     def data(self, kind: str, *, required: bool = False) -> Iterator[tuple[str, str, dict[str, Any]]]:
@@ -197,9 +201,9 @@ def all_checks() -> list[Registered]:
 def thresholds_of(checks: Sequence[Registered]) -> dict[str, Threshold]:
     """Return every threshold by `code.key` in lower case."""
     return {
-        f"{one.check.code}.{threshold.key}".lower(): threshold
-        for one in checks
-        for threshold in one.check.configuration.values()
+        f"{check.check.code}.{threshold.key}".lower(): threshold
+        for check in checks
+        for threshold in check.check.configuration.values()
     }
 
 
@@ -223,7 +227,7 @@ def with_thresholds(checks: Sequence[Registered], given: Mapping[str, str]) -> l
         }
         return Registered(msgspec.structs.replace(one.check, configuration=configuration), one.run)
 
-    return [changed(one) for one in checks]
+    return [changed(check) for check in checks]
 
 
 def analyze(
@@ -232,17 +236,17 @@ def analyze(
     """Return the report of all checks except the codes in `skip`; `limit` faults of each, 0 for all."""
     skipped = {code.upper() for code in skip}
     results = []
-    for one in checks:
-        inspection = AuditInspection(bundle, one.check, limit, log)
+    for check in checks:
+        inspection = AuditInspection(bundle, check.check, limit, log)
         outcome = CheckOutcome.SKIP
-        if one.check.code not in skipped:
+        if check.check.code not in skipped:
             try:
-                outcome = one.run(inspection)
+                outcome = check.run(inspection)
             except (CheckSkippedError, UsageError) as failure:
                 inspection.found.error = failure.text
             except (AttributeError, KeyError, TypeError, ValueError) as failure:
                 inspection.found.error = f"a document of the bundle is damaged: {failure!r}"
-        results.append(CheckResult(one.check, int(outcome), outcome.name, inspection.found))
+        results.append(CheckResult(check.check, int(outcome), outcome.name, inspection.found))
     outcomes = {outcome.name: 0 for outcome in CheckOutcome}
     for result in results:
         outcomes[result.outcome_string] += 1

@@ -111,9 +111,9 @@ class Bundle:
             if name not in manifest and name != _MANIFEST and not name.endswith("/")
         ]
         self._index: dict[tuple[str, str], set[int]] = {}
-        for at, artifact in enumerate(self.artifacts):
+        for index, artifact in enumerate(self.artifacts):
             for pair in artifact.tags.items():
-                self._index.setdefault(pair, set()).add(at)
+                self._index.setdefault(pair, set()).add(index)
 
     def _manifest(self) -> dict[str, dict[str, str]]:
         names = set(self._zip.namelist())

@@ -132,9 +132,9 @@ class _Gathering:
         """Ask for everything that is selected, and write it."""
         chosen = self._selection
         servers = await self._system.ping(ServerScope(cluster=chosen.cluster))
-        self._servers = {one.id: one for one in servers}
+        self._servers = {server.id: server for server in servers}
         self.found.servers = len(servers)
-        self._note(f"Discovered {plural(len(servers), 'server')}: {', '.join(one.name for one in servers)}")
+        self._note(f"Discovered {plural(len(servers), 'server')}: {', '.join(server.name for server in servers)}")
         if servers.missing:
             self._fault(f"{plural(servers.missing, 'server')} that the others know did not answer")
         accounts, system_account = await self._accounts()
@@ -185,13 +185,13 @@ class _Gathering:
             self._fault(f"{what}: {failure.text}")
             return []
         kept: dict[str, ServerAnswer] = {}
-        for one in answers:
-            if one.id not in self._servers:
-                self._note(f"Ignored {what} of a server that joined later or is not selected: {one.name}")
-            elif one.failure is not None:
-                self._fault(f"{what}: {one.name}: {one.failure}")
+        for answer in answers:
+            if answer.id not in self._servers:
+                self._note(f"Ignored {what} of a server that joined later or is not selected: {answer.name}")
+            elif answer.failure is not None:
+                self._fault(f"{what}: {answer.name}: {answer.failure}")
             else:
-                kept.setdefault(one.id, one)
+                kept.setdefault(answer.id, answer)
         return list(kept.values())
 
     async def _ask(self, server: ServerAnswer, what: str, body: dict[str, Any] | None) -> ServerAnswer | None:

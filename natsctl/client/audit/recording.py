@@ -83,7 +83,7 @@ class RecordedConnection:
             raise NothingRecordedError(f"{bundle.path} has no documents of servers")
         self._listening: dict[str, RecordedAnswers] = {}
         connected = bundle.metadata.connected_server_name
-        first = next((one for one in self._servers.values() if one.name == connected), None)
+        first = next((server for server in self._servers.values() if server.name == connected), None)
         first = first or next(iter(self._servers.values()))
         self.info: Document = {"server_id": first.id, "server_name": first.name, "version": first.info.get("ver", "")}
 
@@ -165,7 +165,7 @@ class RecordedConnection:
         Raises NothingRecordedError for a server without data in the bundle.
         """
         known = self.bundle.values("account") or [
-            str(one) for document in self._every("ACCOUNTZ") for one in _data(document).get("accounts") or ()
+            str(account) for document in self._every("ACCOUNTZ") for account in _data(document).get("accounts") or ()
         ]
         if name in known:
             return name
@@ -179,8 +179,8 @@ class RecordedConnection:
         held = self.bundle.documents(artifact_type=ACCOUNT_TYPES["INFO"])
         named = {str(_data(document).get("name_tag")): artifact.tags.get("account", "") for artifact, document in held}
         for document in self._every("JSZ"):
-            for one in _data(document).get("account_details") or ():
-                named.setdefault(str(one.get("name")), str(one.get("id")))
+            for account_detail in _data(document).get("account_details") or ():
+                named.setdefault(str(account_detail.get("name")), str(account_detail.get("id")))
         return named
 
     def _every(self, what: str) -> Iterable[Document]:
@@ -193,15 +193,15 @@ class RecordedConnection:
 
 def _servers(bundle: Bundle) -> dict[str, _Server]:
     """Return the servers of a bundle by id, from documents of the first type that names any, else of accounts."""
-    found: dict[str, _Server] = {}
+    servers: dict[str, _Server] = {}
     for kinds in (*((kind,) for kind in SERVER_TYPES.values()), tuple(ACCOUNT_TYPES.values())):
         for artifact, document in (pair for kind in kinds for pair in bundle.documents(artifact_type=kind)):
             info = document.get("server")
             if isinstance(info, dict) and info.get("id"):
-                found.setdefault(info["id"], _Server(info, {"cluster": artifact.cluster, "server": artifact.server}))
-        if found:
+                servers.setdefault(info["id"], _Server(info, {"cluster": artifact.cluster, "server": artifact.server}))
+        if servers:
             break
-    return found
+    return servers
 
 
 def _parsed(subject: str) -> tuple[str, str]:
@@ -346,8 +346,8 @@ def _subsz(connection: RecordedConnection, server: _Server, body: Document) -> D
     entries = list(data.get("subscriptions_list") or ())
     if (account or subject) and not entries and data.get("num_subscriptions"):
         raise UsageError("--archive: subscriptions were not gathered (--no-details)")
-    entries = [one for one in entries if not account or one.get("account") == account]
-    entries = [one for one in entries if not subject or matches(str(one.get("subject")), str(subject))]
+    entries = [entry for entry in entries if not account or entry.get("account") == account]
+    entries = [entry for entry in entries if not subject or matches(str(entry.get("subject")), str(subject))]
     if entries or account or subject:
         _paged(data, "subscriptions_list", entries, body)
     return document
@@ -363,10 +363,10 @@ def _jsz(connection: RecordedConnection, server: _Server, body: Document) -> Doc
     if body.get("leader_only") and (data.get("meta_cluster") or {}).get("leader") not in (None, server.name):
         return {"server": document.get("server"), "data": {}}
     details = list(data.get("account_details") or ())
-    details = [one for one in details if not account or account in (one.get("name"), one.get("id"))]
-    for one in details if body.get("stream_leader_only") else ():
-        streams = one.get("stream_detail") or ()
-        one["stream_detail"] = [
+    details = [detail for detail in details if not account or account in (detail.get("name"), detail.get("id"))]
+    for detail in details if body.get("stream_leader_only") else ():
+        streams = detail.get("stream_detail") or ()
+        detail["stream_detail"] = [
             stream for stream in streams if (stream.get("cluster") or {}).get("leader", server.name) == server.name
         ]
     if "account_details" in data:
@@ -402,7 +402,7 @@ def _ipqueuesz(connection: RecordedConnection, server: _Server, body: Document) 
     text, every = str(body.get("filter") or ""), body.get("all", False)
     found = connection.documents(server, ACCOUNT_TYPES["IPQUEUESZ"])
     queues = {name: one for document in found for name, one in _data(document).items() if text in name}
-    data = {name: one for name, one in queues.items() if every or one.get("pending") or one.get("in_progress")}
+    data = {name: queue for name, queue in queues.items() if every or queue.get("pending") or queue.get("in_progress")}
     return {"server": server.info, "data": data} if found else None
 
 

@@ -88,7 +88,7 @@ class Sharing(NamedTuple):
 
     def find(self, subject: str) -> Document:
         """Return the entry of a subject in this account, a stream before a service; raises EntityNotFoundError."""
-        found = [one for one in self.entries if self.subject_of(one) == subject]
+        found = [entry for entry in self.entries if self.subject_of(entry) == subject]
         if not found:
             raise EntityNotFoundError(self.kind, subject, self.subjects(), f"account {self.account.name}")
         return min(found, key=lambda one: one.get("type") != STREAM)
@@ -146,11 +146,17 @@ def bucket_exports(bucket: str) -> list[Document]:
 def bucket_imports(bucket: str, prefix: str, source: str) -> list[Document]:
     """Return the imports of a bucket of the account `source`; its API is reached below `prefix`."""
     found = []
-    for one in bucket_exports(bucket):
-        subject = str(one["subject"])
-        local = f"{prefix}.{subject.removeprefix(_API)}" if one["type"] == SERVICE else subject
+    for bucket_export in bucket_exports(bucket):
+        subject = str(bucket_export["subject"])
+        local = f"{prefix}.{subject.removeprefix(_API)}" if bucket_export["type"] == SERVICE else subject
         found.append(
-            {"name": one["name"], "subject": subject, "account": source, "local_subject": local, "type": one["type"]}
+            {
+                "name": bucket_export["name"],
+                "subject": subject,
+                "account": source,
+                "local_subject": local,
+                "type": bucket_export["type"],
+            }
         )
     return found
 
@@ -187,12 +193,12 @@ def read_mappings(document: Any, origin: str) -> dict[str, list[Document]]:
     """Return the mappings of a file: an object of lists of `subject`, `weight` and `cluster`; raises UsageError."""
     if not isinstance(document, Mapping) or not document:
         raise UsageError(f"{origin}: expected an object with a list of destinations for each subject")
-    found: dict[str, list[Document]] = {}
+    mappings: dict[str, list[Document]] = {}
     for source, destinations in document.items():
         if not isinstance(source, str) or not isinstance(destinations, list) or not destinations:
             raise UsageError(f"{origin}: {source}: expected a list of destinations")
-        found[source] = [_destination(one, f"{origin}: {source}") for one in destinations]
-    return found
+        mappings[source] = [_destination(destination, f"{origin}: {source}") for destination in destinations]
+    return mappings
 
 
 def _destination(entry: Any, origin: str) -> Document:

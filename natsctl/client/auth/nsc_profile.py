@@ -54,10 +54,10 @@ def _name_in(names: Sequence[str], name: str) -> str:
 
 
 def _find(entities: Sequence[Found], kind: str, name: str, place: str) -> Found:
-    for one in entities:
-        if one.is_called(name) or one.name.lower() == name.lower():
-            return one
-    raise EntityNotFoundError(kind, name, [one.name for one in entities], place)
+    for entity in entities:
+        if entity.is_called(name) or entity.name.lower() == name.lower():
+            return entity
+    raise EntityNotFoundError(kind, name, [entity.name for entity in entities], place)
 
 
 def nsc_store(environment: Mapping[str, str], stores: str = "", keys: str = "") -> NscStore:

@@ -59,7 +59,7 @@ def restored(content: bytes, origin: str, key: KeyPair | None = None) -> Operato
         for index, user in enumerate(_list(one, "users", place)):
             account.users.append(_entity(ManagedUser, user, f"{place}.users[{index}]", account.users, account=account))
     entities: list[Entity] = [operator, *operator.accounts, *(one for each in operator.accounts for one in each.users)]
-    operator.added_keys += [one.key for one in entities if one.key.is_private]
+    operator.added_keys += [entity.key for entity in entities if entity.key.is_private]
     return operator
 
 
@@ -116,9 +116,9 @@ def _key(document: Any, place: str, public: Any) -> KeyPair:
 
 def _keys(operator: Operator, document: Document, place: str) -> list[KeyPair]:
     seeds = [one.get("key") for one in _list(document, "signingKeys", place)]
-    found = [parse_key(str(seed), f"{place}.signingKeys", "operator", "account") for seed in seeds if seed]
-    operator.added_keys += found
-    return found
+    keys = [parse_key(str(seed), f"{place}.signingKeys", "operator", "account") for seed in seeds if seed]
+    operator.added_keys += keys
+    return keys
 
 
 def _fail(text: str) -> NoReturn:

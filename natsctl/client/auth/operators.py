@@ -107,7 +107,7 @@ class Operator(Entity):
     @property
     def system_account(self) -> ManagedAccount | None:
         """The system account, or None if it is missing or not in the store."""
-        return next((one for one in self.accounts if one.subject == self.nats.get("system_account")), None)
+        return next((account for account in self.accounts if account.subject == self.nats.get("system_account")), None)
 
     def account(self, name: str) -> ManagedAccount:
         """Return an account by name or public key; raises EntityNotFoundError."""
@@ -157,7 +157,7 @@ class Operator(Entity):
         self.signing_keys = [key for key in self.signing_keys if key.public != public]
         self.removed_keys.append(public)
         self.sign()
-        return [one for one in self.accounts if one.issuer == public]
+        return [account for account in self.accounts if account.issuer == public]
 
     def set_system_account(self, account: ManagedAccount | None) -> None:
         """Set or unset the system account, and sign the operator's JWT."""
@@ -215,8 +215,10 @@ class ManagedAccount(Entity):
     def scopes(self) -> dict[str, Document | None]:
         """The public signing keys, each with its scope from the claims or None."""
         found: dict[str, Document | None] = {}
-        for one in self.nats.get("signing_keys") or []:
-            found[one if isinstance(one, str) else one.get("key", "")] = None if isinstance(one, str) else one
+        for signing_key in self.nats.get("signing_keys") or []:
+            found[signing_key if isinstance(signing_key, str) else signing_key.get("key", "")] = (
+                None if isinstance(signing_key, str) else signing_key
+            )
         return found
 
     @property
@@ -264,7 +266,11 @@ class ManagedAccount(Entity):
         """
         if public not in self.scopes:
             raise EntityNotFoundError("signing key", public, self.signing_key_names, f"account {self.name}")
-        held = [one for one in self.nats["signing_keys"] if (one if isinstance(one, str) else one["key"]) != public]
+        held = [
+            signing_key
+            for signing_key in self.nats["signing_keys"]
+            if (signing_key if isinstance(signing_key, str) else signing_key["key"]) != public
+        ]
         jwt.put(self.nats, "signing_keys", held)
         self.signing_keys = [key for key in self.signing_keys if key.public != public]
         self.operator.removed_keys.append(public)

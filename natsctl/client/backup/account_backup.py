@@ -36,7 +36,7 @@ from natsctl.client.requests import side_by_side
 def origins_of(config: Mapping[str, Any]) -> set[str]:
     """Return the streams of the same account that a stream mirrors or sources."""
     sources = [config.get("mirror") or {}, *(config.get("sources") or ())]
-    return {str(one["name"]) for one in sources if one.get("name") and not one.get("external")}
+    return {str(source["name"]) for source in sources if source.get("name") and not source.get("external")}
 
 
 def in_order(configs: Mapping[str, Mapping[str, Any]]) -> tuple[list[list[str]], list[str]]:
@@ -80,11 +80,11 @@ class AccountOutcome(Document):
     @property
     def failed(self) -> list[StreamOutcome]:
         """Return the streams that were neither saved nor restored."""
-        return [one for one in self.streams if one.action == "failed"]
+        return [stream for stream in self.streams if stream.action == "failed"]
 
     @property
     def warned(self) -> bool:
-        return bool(self.warnings) or any(one.warnings for one in self.streams)
+        return bool(self.warnings) or any(stream.warnings for stream in self.streams)
 
 
 @dataclass(slots=True)

@@ -120,7 +120,7 @@ def _beginning(head: bytes) -> bytes:
 
 def _first_literal(block: bytes) -> bytes:
     """Return the bytes that a compressed block begins with: it has nothing to copy from before them."""
-    at = next((at + 1 for at, byte in enumerate(block[:5]) if byte < 0x80), 0)
+    at = next((index + 1 for index, byte in enumerate(block[:5]) if byte < 0x80), 0)
     if not at or at >= len(block) or block[at] & 3:
         return b""
     size = block[at] >> 2
@@ -185,7 +185,7 @@ class RemovedMessages:
         """Return those of the messages that the stream has; their sequences ascend."""
         if not messages or (not self.seqs and messages[0].seq >= self.first_seq):
             return messages
-        return [one for one in messages if one.seq >= self.first_seq and one.seq not in self.seqs]
+        return [message for message in messages if message.seq >= self.first_seq and message.seq not in self.seqs]
 
 
 def removed_in(backup: OpenBackup) -> RemovedMessages:
@@ -454,7 +454,7 @@ def rewrite(
     found = summarise(backup, on_read)
     known = StreamState() if not backup.state else _typed_state(backup)
     stand_ins = {one.name for one in more}
-    left = [one for one in found.consumers if consumers and one.name not in stand_ins]
+    left = [consumer for consumer in found.consumers if consumers and consumer.name not in stand_ins]
     state = msgspec.structs.replace(known, consumer_count=len(left) + len(more))
     if keep is not None or alter is not None:
         _recount(backup, found, keep, alter, state)
@@ -463,10 +463,10 @@ def rewrite(
         state.num_deleted, state.deleted = 0, []
     head = ArchivedStream(config=_typed_config(config), created_ns=found.inner.created_ns, state=state)
     kept_consumers = _fitting(left, backup, found, keep)
-    kept_consumers = [_lowered(one, _replicas(config)) for one in (*kept_consumers, *more)]
+    kept_consumers = [_lowered(consumer, _replicas(config)) for consumer in (*kept_consumers, *more)]
     if alter is not None:
         alter.begin()
-        kept_consumers = [alter.consumer(one) for one in kept_consumers]
+        kept_consumers = [alter.consumer(consumer) for consumer in kept_consumers]
     writer: WriterV1 | WriterV2 = WriterV1() if version == 1 else WriterV2()
     frames = FrameWriter()
     out.write(frames.write(b"".join(writer.beginning(head, kept_consumers))))
@@ -474,7 +474,7 @@ def rewrite(
     for messages in read_messages(backup, on_read, found.removed):
         if chosen := messages if keep is None else list(filter(keep, messages)):
             if renumber:
-                chosen = [one._replace(seq=written + at) for at, one in enumerate(chosen, 1)]
+                chosen = [one._replace(seq=written + number) for number, one in enumerate(chosen, 1)]
                 written += len(chosen)
             if alter is not None:
                 chosen = alter.messages(chosen)
@@ -508,19 +508,19 @@ def _fitting(
     """Return the consumers, waiting for acks of messages only that are there."""
     if keep is None:
         return consumers
-    waiting = {seq for one in consumers for seq in (*one.progress.pending, *one.progress.redelivered)}
+    waiting = {seq for consumer in consumers for seq in (*consumer.progress.pending, *consumer.progress.redelivered)}
     batches = read_messages(backup, removed=found.removed) if waiting else ()
     there = {message.seq for batch in batches for message in filter(keep, batch)} & waiting
     return [
         replace(
-            one,
+            consumer,
             progress=replace(
-                one.progress,
-                pending={seq: entry for seq, entry in one.progress.pending.items() if seq in there},
-                redelivered={seq: count for seq, count in one.progress.redelivered.items() if seq in there},
+                consumer.progress,
+                pending={seq: entry for seq, entry in consumer.progress.pending.items() if seq in there},
+                redelivered={seq: count for seq, count in consumer.progress.redelivered.items() if seq in there},
             ),
         )
-        for one in consumers
+        for consumer in consumers
     ]
 
 

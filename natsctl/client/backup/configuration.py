@@ -224,7 +224,9 @@ async def restore_account(
     if manager.connection.dry_run:
         raise _preview(manager, saved, existing, update_streams)
     streams = [one for one in saved if one.kind == "stream"]
-    taken = [str(one.configuration.get("name")) for one in streams if one.configuration.get("name") in existing]
+    taken = [
+        str(stream.configuration.get("name")) for stream in streams if stream.configuration.get("name") in existing
+    ]
     if taken and not update_streams:
         raise StreamExistsError(
             f"stream {taken[0]} exists", hint="give --update-streams to change it to the saved configuration"

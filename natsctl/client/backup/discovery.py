@@ -210,7 +210,7 @@ def backup_info(backup: OpenBackup, *, subjects: bool = False, on_read: OnRead =
             declared_counts_advisory=bool(found.messages) and not (declared.get("messages") and declared.get("bytes")),
             edit=msgspec.convert(edited, EditBlock) if edited else None,
             source=msgspec.convert(captured, CaptureBlock) if captured else None,
-            consumers=[one.name for one in found.consumers],
+            consumers=[consumer.name for consumer in found.consumers],
             messages=found.messages,
             num_subjects=len(found.subjects),
             subjects=dict(sorted(found.subjects.items())) if subjects else None,
@@ -241,7 +241,7 @@ def inspect(backup: OpenBackup, *, top: int = 0, on_read: OnRead = ignore_read) 
         number_of_subjects=len(counts),
         other_messages=found.messages - sum(number for _, number in listed),
         subjects=[SubjectCount(subject=subject, messages=number) for subject, number in listed],
-        consumers=[_consumer(one) for one in found.consumers],
+        consumers=[_consumer(consumer) for consumer in found.consumers],
         manifest=backup.manifest,
     )
 

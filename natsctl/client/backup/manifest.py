@@ -210,11 +210,11 @@ def faults(manifest: Manifest, found: Iterable[FileSum]) -> list[str]:
     """Return a sentence for each difference between the files and the manifest."""
     there = {one.name: one for one in found}
     findings: list[str] = []
-    for wanted in manifest.files:
-        one = there.get(wanted.name)
+    for file in manifest.files:
+        one = there.get(file.name)
         if one is None:
-            findings.append(f"{wanted.name} is missing")
-        elif why := mismatch(wanted, one):
+            findings.append(f"{file.name} is missing")
+        elif why := mismatch(file, one):
             findings.append(why)
     return findings
 

@@ -176,11 +176,11 @@ class Obfuscator:
         known = {key: value for key, value in config.items() if key in _fields(StreamConfig) and key not in _DROPPED}
         known["name"] = self.stream_name(str(config["name"]))
         if known.get("subjects"):
-            known["subjects"] = [self.subject(one) for one in known["subjects"]]
+            known["subjects"] = [self.subject(subject) for subject in known["subjects"]]
         if known.get("mirror"):
             known["mirror"] = self._source(known["mirror"])
         if known.get("sources"):
-            known["sources"] = [self._source(one) for one in known["sources"]]
+            known["sources"] = [self._source(source) for source in known["sources"]]
         for field in ("subject_transform", "republish"):
             if known.get(field):
                 known[field] = self._transform(known[field])
@@ -197,7 +197,9 @@ class Obfuscator:
         if source.get("filter_subject"):
             said["filter_subject"] = self.subject(source["filter_subject"])
         if source.get("subject_transforms"):
-            said["subject_transforms"] = [self._transform(one) for one in source["subject_transforms"]]
+            said["subject_transforms"] = [
+                self._transform(subject_transform) for subject_transform in source["subject_transforms"]
+            ]
         if external := source.get("external"):
             said["external"] = {key: self.subject(str(external.get(key) or "")) for key in ("api", "deliver")}
         if consumer := source.get("consumer"):
@@ -215,10 +217,10 @@ class Obfuscator:
             durable_name=self.token(config.durable_name or ""),
             name=self.token(config.name or ""),
             filter_subject=self.subject(config.filter_subject or ""),
-            filter_subjects=[self.subject(one) for one in config.filter_subjects or ()],
+            filter_subjects=[self.subject(filter_subject) for filter_subject in config.filter_subjects or ()],
             deliver_subject=self.subject(config.deliver_subject or ""),
             deliver_group=self.token(config.deliver_group or ""),
-            priority_groups=[self.token(one) for one in config.priority_groups or ()],
+            priority_groups=[self.token(priority_group) for priority_group in config.priority_groups or ()],
             description="",
             metadata={},
         )
@@ -276,7 +278,7 @@ class Obfuscator:
         said = dict(block)
         if said.get("stream"):
             said["stream"] = self.stream_name(str(said["stream"]))
-        said["subjects"] = [self.subject(str(one)) for one in said.get("subjects") or ()]
+        said["subjects"] = [self.subject(str(subject)) for subject in said.get("subjects") or ()]
         return said
 
     # -- the key file

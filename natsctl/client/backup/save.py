@@ -291,7 +291,7 @@ _ALL: Final = ">"
 
 async def listed_consumers(manager: Manager, stream: str) -> list[ArchivedConsumer]:
     """Return a stream's consumers as described by their leaders, each reset to its ack floor."""
-    found = []
+    consumers = []
     for answer in await manager.consumer_list(stream):
         info = answer.value
         floor = info.ack_floor
@@ -299,8 +299,8 @@ async def listed_consumers(manager: Manager, stream: str) -> list[ArchivedConsum
         acked = config.ack_policy != "none"
         reached = floor if acked else info.delivered
         progress = Reached(reached.consumer_seq, reached.stream_seq, floor.consumer_seq, floor.stream_seq)
-        found.append(ArchivedConsumer(info.name, config, progress, max(parse_time(info.created), 0)))
-    return found
+        consumers.append(ArchivedConsumer(info.name, config, progress, max(parse_time(info.created), 0)))
+    return consumers
 
 
 class ArchiveReplay:
@@ -389,7 +389,7 @@ async def with_all_consumers(
     no others. A leader reports its ack floor; acknowledged messages after that are
     delivered again.
     """
-    listed = [one for one in await listed_consumers(retrying.manager, stream) if one.config.durable_name]
+    listed = [consumer for consumer in await listed_consumers(retrying.manager, stream) if consumer.config.durable_name]
     if not listed:
         return state
     with writer.written() as raw, tempfile.TemporaryFile() as data:
@@ -398,7 +398,7 @@ async def with_all_consumers(
         )
 
         def complete(on_read: OnRead) -> tuple[dict[str, Any], list[str], list[str]]:
-            saved = {one.name: one for one in summarise(source, on_read).consumers}
+            saved = {consumer.name: consumer for consumer in summarise(source, on_read).consumers}
             led = [_within(one, int(state.get("last_seq") or 0)) for one in listed]
             absent = [one for one in led if one.name not in saved]
             raised = [_raised(saved[one.name], one) for one in led if one.name in saved and _lags(saved[one.name], one)]

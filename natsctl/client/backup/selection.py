@@ -119,8 +119,10 @@ class MessageSelection:
         said += [f"header={name}" for name, value in sorted(self.headers, key=str) if value is None]
         said += [f"header={name}:{value}" for name, value in sorted(self.headers, key=str) if value is not None]
         said += [f"no-header={name}" for name in sorted(self.exclude_headers)]
-        said += [f"payload-match={text}" for text in sorted(one.pattern for one in self.payloads)]
-        said += [f"exclude-payload-match={text}" for text in sorted(one.pattern for one in self.exclude_payloads)]
+        said += [f"payload-match={text}" for text in sorted(payload.pattern for payload in self.payloads)]
+        said += [
+            f"exclude-payload-match={text}" for text in sorted(payload.pattern for payload in self.exclude_payloads)
+        ]
         return said
 
 

@@ -80,7 +80,7 @@ def _part(msgs: int, size: int, begin_ns: int, end_ns: int, latencies: Latencies
 def report(load: Load, results: Iterable[ClientResult], processes: int, started_ns: int) -> Report:
     from natsctl.api.times import format_time
 
-    found = sorted(results, key=lambda one: one.number)
+    found = sorted(results, key=lambda result: result.number)
     worked = [one for one in found if one.msgs] or found
     together = Latencies()
     for one in found:

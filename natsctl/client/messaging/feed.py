@@ -434,7 +434,7 @@ async def _one_by_one(
     one = subjects[0] if len(subjects) == 1 else ALL
     while (stored := await next_message(manager, stream, seq, one)) is not None:
         seq = stored.seq + 1
-        if (subjects and not any(matches(each, stored.subject) for each in subjects)) or (
+        if (subjects and not any(matches(subject, stored.subject) for subject in subjects)) or (
             since and parse_time(stored.time) < parse_time(since)
         ):
             continue

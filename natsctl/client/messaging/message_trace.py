@@ -49,12 +49,12 @@ class TraceReport:
     @property
     def events(self) -> list[dict[str, Any]]:
         """Events in the server's order."""
-        return [one for one in self.raw.get("events") or () if isinstance(one, dict)]
+        return [event for event in self.raw.get("events") or () if isinstance(event, dict)]
 
     @property
     def hops(self) -> list[str]:
         """Return the hop numbers of messages that left for other servers without an error."""
-        return [str(one["hop"]) for one in self.events if one.get("type") == "eg" and one.get("hop")]
+        return [str(event["hop"]) for event in self.events if event.get("type") == "eg" and event.get("hop")]
 
     @property
     def context(self) -> TraceContext | None:

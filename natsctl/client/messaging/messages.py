@@ -318,15 +318,15 @@ def numbered(messages: Iterable[Outgoing]) -> list[Outgoing]:
         raise UsageError(f"a batch has 1 to {MAX_MESSAGES} messages, not {len(parts)}")
     last = len(parts)
     return [
-        one._replace(
+        part._replace(
             headers=(
-                *one.headers,
+                *part.headers,
                 ("Nats-Batch-Id", batch),
                 ("Nats-Batch-Sequence", str(number)),
                 *((("Nats-Batch-Commit", "1"),) if number == last else ()),
             )
         )
-        for number, one in enumerate(parts, 1)
+        for number, part in enumerate(parts, 1)
     ]
 
 
@@ -339,13 +339,13 @@ async def publish_batch(manager: Manager, messages: Iterable[Outgoing]) -> Answe
     parts = numbered(messages)
     connection = manager.connection
     if connection.dry_run:
-        raise DryRunError(*(Planned(one.subject, one.body, one.headers) for one in parts))
-    for number, one in enumerate(parts[:-1]):
+        raise DryRunError(*(Planned(part.subject, part.body, part.headers) for part in parts))
+    for number, part in enumerate(parts[:-1]):
         if number:
-            await connection.publish(one.subject, one.body, headers=one.headers)
+            await connection.publish(part.subject, part.body, headers=part.headers)
             continue
-        answer = await connection.request(one.subject, one.body, headers=one.headers)
+        answer = await connection.request(part.subject, part.body, headers=part.headers)
         if answer.status or answer.body:
-            refused_by(answer, one.subject)
+            refused_by(answer, part.subject)
     end = parts[-1]
     return ack_of(await connection.request(end.subject, end.body, headers=end.headers), end.subject)

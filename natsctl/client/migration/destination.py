@@ -98,7 +98,7 @@ class CopiedContent:
             first_ts=str(state.first_ts or ""),
             last_ts=str(state.last_ts or ""),
             consumers=len(self.consumers),
-            pending=sum(len(one.progress.pending) for one in self.consumers),
+            pending=sum(len(consumer.progress.pending) for consumer in self.consumers),
             replicas=int(wanted["num_replicas"]),
             sha256=self.expected.sha256,
         )
@@ -277,7 +277,7 @@ class MigrationDestination:
 
     async def _is_current(self, stream: str, most: int) -> bool:
         replicas = ((await self.find(stream) or {}).get("cluster") or {}).get("replicas") or []
-        return len(replicas) >= most - 1 and all(one.get("current") for one in replicas)
+        return len(replicas) >= most - 1 and all(replica.get("current") for replica in replicas)
 
 
 def _unseen(done: int) -> None:

@@ -133,9 +133,9 @@ class MigrationOrigin:
             subjects=config.get("subjects"),
             sources=config.get("sources"),
             paused={
-                str(one["name"]): str((one.get("config") or {}).get("pause_until") or "")
-                for one in infos
-                if not str(one["name"]).startswith(OWN_CONSUMERS)
+                str(info["name"]): str((info.get("config") or {}).get("pause_until") or "")
+                for info in infos
+                if not str(info["name"]).startswith(OWN_CONSUMERS)
             },
         )
 
@@ -152,8 +152,8 @@ class MigrationOrigin:
         before: Any = None
         for _ in range(SETTLES):
             infos = [one.raw for one in await self.manager.consumer_list(stream)]
-            now = [(one["name"], one.get("ack_floor"), one.get("num_ack_pending")) for one in infos]
-            if now == before or not any(one.get("num_ack_pending") for one in infos):
+            now = [(info["name"], info.get("ack_floor"), info.get("num_ack_pending")) for info in infos]
+            if now == before or not any(info.get("num_ack_pending") for info in infos):
                 return
             before = now
             await asyncio.sleep(SETTLE_S)
@@ -207,7 +207,10 @@ class MigrationOrigin:
         last = max(info.delivered.stream_seq for info in waiting.values())
         batches = spool.batches(kept.within(first, last))
         messages = [(one.seq, one.subject.decode("utf-8", "replace")) for batch in batches for one in batch]
-        done = [with_pending(one, waiting[one.name], messages) if one.name in waiting else one for one in consumers]
+        done = [
+            with_pending(consumer, waiting[consumer.name], messages) if consumer.name in waiting else consumer
+            for consumer in consumers
+        ]
         unknown = [one.name for one in done if one.name in waiting and not one.progress.pending]
         return done, [
             f"consumer {name} is reset to its ack floor {waiting[name].ack_floor.stream_seq:,}: the cluster does not"
@@ -218,7 +221,7 @@ class MigrationOrigin:
 
 def reached_in(info: Mapping[str, Any]) -> list[int]:
     """Return the last sequence that a stream has of each of its sources, 0 where the server does not say."""
-    return [int(one.get("seq") or 0) for one in info.get("sources") or ()]
+    return [int(source.get("seq") or 0) for source in info.get("sources") or ()]
 
 
 def continued(config: dict[str, Any], reached: Sequence[int]) -> dict[str, Any]:
@@ -230,7 +233,7 @@ def continued(config: dict[str, Any], reached: Sequence[int]) -> dict[str, Any]:
     sources = config.get("sources") or []
     if len(reached) != len(sources):
         return config
-    return {**config, **given("sources", [_behind(one, seq) for one, seq in zip(sources, reached, strict=True)])}
+    return {**config, **given("sources", [_behind(source, seq) for source, seq in zip(sources, reached, strict=True)])}
 
 
 def _behind(source: Mapping[str, Any], seq: int) -> dict[str, Any]:
@@ -249,13 +252,17 @@ def continued_in(config: dict[str, Any], spool: Spool, kept: Kept) -> dict[str, 
             fields = (headers.get(message.header, headers.STREAM_SOURCE) or b"").decode("utf-8", "replace").split(" ")
             if len(fields) > 3 and fields[1].isdigit():
                 last[fields[0], fields[2]] = int(fields[1])
-    return continued(config, [last.get((str(one.get("name")), _filters(one)), 0) for one in sources])
+    return continued(config, [last.get((str(source.get("name")), _filters(source)), 0) for source in sources])
 
 
 def _filters(source: Mapping[str, Any]) -> str:
     """Return the filters of a source as the header of its messages names them."""
     transforms = source.get("subject_transforms") or ()
-    return "\f".join(one.get("src") or ">" for one in transforms) if transforms else source.get("filter_subject") or ">"
+    return (
+        "\f".join(transform.get("src") or ">" for transform in transforms)
+        if transforms
+        else source.get("filter_subject") or ">"
+    )
 
 
 def with_pending(
@@ -276,7 +283,7 @@ def with_pending(
         consumer.progress,
         delivered_cseq=reached.consumer_seq,
         delivered_sseq=reached.stream_seq,
-        pending={seq: (floor.consumer_seq + at, moment_ns) for at, seq in enumerate(seqs, 1)},
+        pending={seq: (floor.consumer_seq + number, moment_ns) for number, seq in enumerate(seqs, 1)},
     )
     return replace(consumer, progress=progress)
 

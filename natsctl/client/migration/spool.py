@@ -122,9 +122,9 @@ class Spool:
         if not messages or messages[-1].seq <= self.reached:
             return
         if messages[0].seq <= self.reached:
-            messages = [one for one in messages if one.seq > self.reached]
+            messages = [message for message in messages if message.seq > self.reached]
         self._waiting += messages
-        self._waiting_bytes += sum(len(one.header) + len(one.payload) for one in messages)
+        self._waiting_bytes += sum(len(message.header) + len(message.payload) for message in messages)
         self.reached = messages[-1].seq
         if self._waiting_bytes >= SEGMENT_BYTES or len(self._waiting) >= SEGMENT_MESSAGES:
             self.commit(self.reached)
@@ -244,14 +244,14 @@ class Kept:
         """Return whether every message of the segment is in the stream."""
         if segment.first_seq < self.first_seq or segment.last_seq > self.last_seq:
             return False
-        at = bisect_left(self._removed, segment.first_seq)
-        return at >= len(self._removed) or self._removed[at] > segment.last_seq
+        position = bisect_left(self._removed, segment.first_seq)
+        return position >= len(self._removed) or self._removed[position] > segment.last_seq
 
     def of(self, segment: SpoolSegment, messages: list[ArchivedMessage]) -> list[ArchivedMessage]:
         if self.all_of(segment):
             return messages
         first, last, removed = self.first_seq, self.last_seq, self._set
-        return [one for one in messages if first <= one.seq <= last and one.seq not in removed]
+        return [message for message in messages if first <= message.seq <= last and message.seq not in removed]
 
 
 class _Sink:

@@ -42,7 +42,7 @@ async def meta_group(manager: Manager) -> Row:
     Raises NotClusteredError, and UnreachableError without a leader.
     """
     answers = await System(manager).ask("JSZ")
-    groups = [(one, one.data["meta_cluster"]) for one in answers if one.data.get("meta_cluster")]
+    groups = [(answer, answer.data["meta_cluster"]) for answer in answers if answer.data.get("meta_cluster")]
     if not any(group.get("cluster_size") for _, group in groups):
         raise NotClusteredError(
             "JetStream is not clustered on these servers: did not receive a response from the meta leader,"
@@ -127,7 +127,7 @@ async def members(manager: Manager) -> list[ClusterMember]:
     """
     answers = await System(manager).ask("JSZ")
     domain = manager.connection.target.settings.jetstream_domain
-    domains = {str(one.server.get("domain") or "") for one in answers}
+    domains = {str(answer.server.get("domain") or "") for answer in answers}
     if domain not in domains:
         there = ", ".join(sorted(filter(None, domains)))
         if not there:
@@ -137,9 +137,9 @@ async def members(manager: Manager) -> list[ClusterMember]:
         none = f"no compatible servers found in domain {domain}: " if domain else ""
         raise UsageError(f"{none}servers are in domain {there}, specify it using --js-domain")
     found = [
-        _member(one)
-        for one in answers
-        if str(one.server.get("domain") or "") == domain and one.data.get("meta_cluster", {}).get("quorum_needed")
+        _member(answer)
+        for answer in answers
+        if str(answer.server.get("domain") or "") == domain and answer.data.get("meta_cluster", {}).get("quorum_needed")
     ]
     if not found:
         raise NotClusteredError(
@@ -157,7 +157,7 @@ def _member(answer: ServerAnswer) -> ClusterMember:
         leader=leader,
         cluster_size=int(meta.get("cluster_size") or 0),
         peers=len(replicas) + bool(leader),
-        online=sum(not one.get("offline") for one in replicas) + bool(leader),
+        online=sum(not replica.get("offline") for replica in replicas) + bool(leader),
         quorum_needed=int(meta.get("quorum_needed") or 0),
         rescue=bool(meta.get("rescue")),
     )
@@ -170,7 +170,7 @@ async def rescue(manager: Manager, quorum: int, servers: int) -> list[Row]:
     if connection.dry_run:
         raise DryRunError(Planned(subject, body))
     answers = await gather(connection, subject, body, expected=lambda _: servers)
-    return sorted((one.raw for one in answers), key=lambda one: str(one.get("server")))
+    return sorted((answer.raw for answer in answers), key=lambda one: str(one.get("server")))
 
 
 async def purge_account(manager: Manager, account: str) -> dict[str, Any]:
@@ -209,17 +209,17 @@ async def plan_moves(
     answers = await System(manager).ask("CONNZ", {"auth": True, **body}, scope)
     wanted = {kind.lower() for kind in kinds}
     by_server = {
-        one.id: [row for row in listed([one], "connections") if str(row.get("kind")).lower() in wanted]
-        for one in answers
+        answer.id: [row for row in listed([answer], "connections") if str(row.get("kind")).lower() in wanted]
+        for answer in answers
     }
     target = -(-sum(len(rows) for rows in by_server.values()) // len(answers))
     counts, excess = [], []
-    for one in answers:
-        rows = by_server[one.id]
-        counts.append({"server": one.server, "connections": len(rows), "target": target})
-        resting = [row for row in rows if span_ns(row.get("idle")) >= idle_ns and not _ours(manager, one, row)]
+    for answer in answers:
+        rows = by_server[answer.id]
+        counts.append({"server": answer.server, "connections": len(rows), "target": target})
+        resting = [row for row in rows if span_ns(row.get("idle")) >= idle_ns and not _ours(manager, answer, row)]
         resting.sort(key=lambda row: span_ns(row.get("uptime")))
-        excess += [Excess(one, int(row["cid"]), str(row["kind"])) for row in resting[: max(0, len(rows) - target)]]
+        excess += [Excess(answer, int(row["cid"]), str(row["kind"])) for row in resting[: max(0, len(rows) - target)]]
     return counts, excess
 
 

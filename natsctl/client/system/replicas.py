@@ -133,8 +133,8 @@ def _common(answer: ServerAnswer, account: Row, stream: Row, asset: Row, raft_gr
         "server_id": answer.id,
         "leader": _leader(answer, asset),
         "peers": [
-            Peer(str(one.get("name") or ""), bool(one.get("current")), bool(one.get("offline")))
-            for one in cluster.get("replicas") or ()
+            Peer(str(replica.get("name") or ""), bool(replica.get("current")), bool(replica.get("offline")))
+            for replica in cluster.get("replicas") or ()
         ],
     }
 

@@ -17,7 +17,7 @@ Row = dict[str, Any]
 
 def listed(answers: Iterable[ServerAnswer], key: str) -> list[Row]:
     """Return the entries under `key` of all answers, such as `connections`, `routes` or `leafs`."""
-    return [{**entry, "server": server_of(one)} for one in answers for entry in one.data.get(key) or ()]
+    return [{**entry, "server": server_of(answer)} for answer in answers for entry in answer.data.get(key) or ()]
 
 
 def connections(answers: Iterable[ServerAnswer], reason: str = "", expression: str = "") -> list[Row]:
@@ -44,11 +44,11 @@ def server_of(answer: ServerAnswer) -> Row:
 def gateways(answers: Iterable[ServerAnswer]) -> list[Row]:
     """Return every gateway connection, with `remote`, the cluster at its other end, and `direction`."""
     rows = []
-    for one in answers:
-        for remote, gateway in (one.data.get("outbound_gateways") or {}).items():
-            rows.append(_gateway(one, remote, "outbound", gateway))
-        for remote, several in (one.data.get("inbound_gateways") or {}).items():
-            rows += [_gateway(one, remote, "inbound", gateway) for gateway in several]
+    for answer in answers:
+        for remote, gateway in (answer.data.get("outbound_gateways") or {}).items():
+            rows.append(_gateway(answer, remote, "outbound", gateway))
+        for remote, several in (answer.data.get("inbound_gateways") or {}).items():
+            rows += [_gateway(answer, remote, "inbound", gateway) for gateway in several]
     return rows
 
 
@@ -79,9 +79,9 @@ def accounts(answers: Iterable[ServerAnswer]) -> list[Row]:
 def account_totals(answers: Iterable[ServerAnswer]) -> list[Row]:
     """Return every account with its traffic since the servers started, over all servers."""
     found: dict[str, Row] = {}
-    for one in answers:
-        for part in one.data.get("account_statz") or ():
-            _add(found.setdefault(part["acc"], _no_account(part)), one, part)
+    for answer in answers:
+        for part in answer.data.get("account_statz") or ():
+            _add(found.setdefault(part["acc"], _no_account(part)), answer, part)
     return list(found.values())
 
 
@@ -103,12 +103,12 @@ def _add(row: Row, answer: ServerAnswer, part: Mapping[str, Any]) -> None:
 def clusters(servers: ServerAnswers) -> list[Row]:
     """Return every cluster: its servers, their connections and gateways."""
     found: dict[str, Row] = {}
-    for one in servers:
-        empty = {"cluster": one.cluster, "servers": 0, "connections": 0, "outbound": 0, "inbound": 0}
-        row = found.setdefault(one.cluster, empty)
+    for server in servers:
+        empty = {"cluster": server.cluster, "servers": 0, "connections": 0, "outbound": 0, "inbound": 0}
+        row = found.setdefault(server.cluster, empty)
         row["servers"] += 1
-        row["connections"] += int(one.data.get("connections") or 0)
-        for gateway in one.data.get("gateways") or ():
+        row["connections"] += int(server.data.get("connections") or 0)
+        for gateway in server.data.get("gateways") or ():
             row["outbound"] += 1
             row["inbound"] += int(gateway.get("inbound_connections") or 0)
     return list(found.values())
@@ -124,16 +124,18 @@ def count_by_server(rows: Iterable[Row]) -> list[Row]:
 
 def details(answers: Iterable[ServerAnswer]) -> Iterable[tuple[ServerAnswer, Row, Row]]:
     """Yield every stream of JSZ answers with details: server, account, stream."""
-    for one in answers:
-        for account in one.data.get("account_details") or ():
+    for answer in answers:
+        for account in answer.data.get("account_details") or ():
             for stream in account.get("stream_detail") or ():
-                yield one, account, stream
+                yield answer, account, stream
 
 
 def leaders(answers: ServerAnswers) -> list[Row]:
     """Return the number of streams and consumers that each server leads."""
     found: dict[str, Row] = {
-        one.name: {"server": server_of(one), "streams": 0, "consumers": 0} for one in answers if one.data.get("streams")
+        answer.name: {"server": server_of(answer), "streams": 0, "consumers": 0}
+        for answer in answers
+        if answer.data.get("streams")
     }
     for one, _, stream in details(answers):
         found[one.name]["streams"] += _leads(one, stream)
@@ -152,7 +154,7 @@ def of_account(answer: ServerAnswer, account: str) -> ServerAnswer:
     streams = [stream for _, owner, stream in details([answer]) if account in (owner.get("name"), owner.get("id"))]
 
     def held(field: str, storage: str = "") -> int:
-        kept = [one for one in streams if storage in ("", (one.get("config") or {}).get("storage"))]
+        kept = [stream for stream in streams if storage in ("", (stream.get("config") or {}).get("storage"))]
         return sum(int((one.get("state") or {}).get(field) or 0) for one in kept)
 
     counted = {

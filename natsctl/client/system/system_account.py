@@ -102,7 +102,7 @@ class ServerAnswers(list[ServerAnswer]):
     """Answers of servers, by name; `expected` is how many there should be."""
 
     def __init__(self, answers: Iterable[ServerAnswer], expected: int) -> None:
-        super().__init__(sorted(answers, key=lambda one: (one.cluster, one.name, one.id)))
+        super().__init__(sorted(answers, key=lambda answer: (answer.cluster, answer.name, answer.id)))
         self.expected = max(expected, 0)
 
     @property
@@ -152,7 +152,7 @@ class System:
         """
 
         def expected(answers: list[ServerAnswer]) -> int:
-            known = (one.data.get("active_servers") for one in answers)
+            known = (answer.data.get("active_servers") for answer in answers)
             return scope.expect or max((number for number in known if isinstance(number, int)), default=0)
 
         found = await gather(

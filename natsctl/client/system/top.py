@@ -120,12 +120,12 @@ class Top:
 
     async def _name(self, connections: list[dict[str, Any]]) -> None:
         """Put the host's name next to every address, as `host`."""
-        unknown = {str(one.get("ip") or "") for one in connections} - self._names.keys()
+        unknown = {str(connection.get("ip") or "") for connection in connections} - self._names.keys()
         if len(self._names) < MAX_NAMES:
             found = await asyncio.gather(*(_host_of(address) for address in unknown if address))
             self._names.update(zip((address for address in unknown if address), found, strict=True))
-        for one in connections:
-            one["host"] = self._names.get(str(one.get("ip") or ""), str(one.get("ip") or ""))
+        for connection in connections:
+            connection["host"] = self._names.get(str(connection.get("ip") or ""), str(connection.get("ip") or ""))
 
 
 async def _host_of(address: str) -> str:
@@ -157,16 +157,16 @@ class Rates:
 def server_rows(servers: Iterable[ServerAnswer], rates: Rates, at_s: float) -> list[Row]:
     """Return a row for each server: its statistics, and under `rates` its traffic and requests to the JetStream API."""
     rows = []
-    for one in servers:
-        stats = one.data
+    for server in servers:
+        stats = server.data
         moved = {
-            f"{side}_{unit}": rates.rate((one.id, side, unit), _number(stats.get(key), unit), at_s)
+            f"{side}_{unit}": rates.rate((server.id, side, unit), _number(stats.get(key), unit), at_s)
             for side, key in (("in", "received"), ("out", "sent"))
             for unit in ("msgs", "bytes")
         }
         api = ((stats.get("jetstream") or {}).get("stats") or {}).get("api")
-        moved["api"] = rates.rate((one.id, "api"), _number(api, "total"), at_s)
-        rows.append({**stats, "server": server_of(one), "rates": moved})
+        moved["api"] = rates.rate((server.id, "api"), _number(api, "total"), at_s)
+        rows.append({**stats, "server": server_of(server), "rates": moved})
     return rows
 
 

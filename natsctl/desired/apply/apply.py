@@ -136,7 +136,7 @@ async def provide(
     """
     plan = await plan_for(manager, documents, PlanOptions(prune=prune))
     outcome = await apply_plan(manager, plan, on_result=on_result)
-    failed = [(one.key, one.error) for one in outcome.results if one.error is not None]
+    failed = [(result.key, result.error) for result in outcome.results if result.error is not None]
     if failed or outcome.ended:
         text = "\n".join(f"{key}: {error.description}" for key, error in failed)
         hint = next((error.hint for _, error in failed if error.hint), "")

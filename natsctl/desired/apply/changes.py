@@ -188,7 +188,7 @@ class Steps:
         if not check_unchanged(change, config):
             return Done(BY_OTHERS, by_others=True)
         requests: list[Coroutine[Any, Any, Any]] = [self._send(change, merged_config(change, config), "update")]
-        if any(one.path == "pause_until" for one in change.differences):
+        if any(difference.path == "pause_until" for difference in change.differences):
             requests.append(self._pause(change))
         await _in_turn(*requests)
         return Done()

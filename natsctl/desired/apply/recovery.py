@@ -274,7 +274,7 @@ async def _is_copied(retrying: RetryingManager, config: Mapping[str, Any]) -> bo
     while time.monotonic() < until_s:
         cluster = (await info_of(retrying, str(config["name"])) or {}).get("cluster") or {}
         replicas = cluster.get("replicas") or []
-        there = [one for one in replicas if not one.get("offline")]
+        there = [replica for replica in replicas if not replica.get("offline")]
         current = bool(cluster.get("leader")) + sum(bool(one.get("current")) for one in there)
         if current > most // 2 and len(replicas) >= most - 1 and all(one.get("current") for one in there):
             return True

@@ -87,7 +87,7 @@ class Outcome(Model, kw_only=True, omit_defaults=False):
             return ExitCode.INTERRUPTED
         if self.ended == LOST:
             return ExitCode.UNREACHABLE
-        codes = {one.error.exit_code for one in self.results if one.error is not None}
+        codes = {result.error.exit_code for result in self.results if result.error is not None}
         if len(codes) == 1:
             return ExitCode(codes.pop())
         return ExitCode.FAILED if codes else ExitCode.DONE
@@ -109,8 +109,12 @@ _COUNTED = {
 def outcome_of(results: Sequence[Result], unchanged: int, elapsed: int, ended: str) -> Outcome:
     """Return the outcome of these results and of `unchanged` assets without one."""
     counts = Summary(unchanged=unchanged, elapsed=elapsed)
-    for one in results:
-        name = _COUNTED[Action.NONE if one.by_others else one.action] if one.status is Status.DONE else str(one.status)
+    for result in results:
+        name = (
+            _COUNTED[Action.NONE if result.by_others else result.action]
+            if result.status is Status.DONE
+            else str(result.status)
+        )
         setattr(counts, name, getattr(counts, name) + 1)
     return Outcome(results=list(results), summary=counts, ended=ended)
 

@@ -47,23 +47,23 @@ class Collector:
         from natsctl.desired.documents.bucket_fields import WORD_OF
         from natsctl.desired.documents.rules import check_rules
 
-        for one in check_rules(self.wanted, self.incomplete):
-            node = self.nodes[one.key]
-            fields = (name for field in one.fields for name in (field, WORD_OF.get(field, field)))
+        for rule in check_rules(self.wanted, self.incomplete):
+            node = self.nodes[rule.key]
+            fields = (name for field in rule.fields for name in (field, WORD_OF.get(field, field)))
             field = next((name for name in fields if isinstance(node.value, LocatedDict) and name in node.value), "")
             node = node.at(field) if field else node
-            if one.warning:
-                self.note(node, f"warning: {one.reason}")
+            if rule.warning:
+                self.note(node, f"warning: {rule.reason}")
             else:
-                self.fault(node, one.reason)
+                self.fault(node, rule.reason)
 
     def finished(self, owner: str) -> tuple[DocumentSet, list[Fault]]:
         """Return the readable part of the set and all faults in order; `owner` overrides owners in documents."""
         self._check_assets()
         if not owner:
             self._check_owner()
-        order = {name: at for at, name in enumerate(self.files)}
-        self.faults.sort(key=lambda one: (order.get(one.place.file, len(order)), one.place.line))
+        order = {name: index for index, name in enumerate(self.files)}
+        self.faults.sort(key=lambda fault: (order.get(fault.place.file, len(order)), fault.place.line))
         named = owner or (self.owners[0][0] if self.owners else DEFAULT_OWNER)
         owned = bool(owner or self.owners)
         return DocumentSet(self.wanted, named, tuple(self.files), tuple(_folded(self.notes)), owned), self.faults

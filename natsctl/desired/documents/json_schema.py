@@ -327,7 +327,7 @@ def _manifest_ref(kind: str) -> str:
 
 
 def manifest_definitions() -> dict[str, Schema]:
-    found = {}
+    definitions = {}
     for kind, (_, _, fields) in KINDS.items():
         own = _properties(fields, shape_of(_MODELS[kind]), _MODELS[kind])
         life = {key: described(_SWITCH, _LIFE_TEXTS[key]) for key in LIFE}
@@ -335,8 +335,8 @@ def manifest_definitions() -> dict[str, Schema]:
         required = ["streamName", "durableName"] if kind == "Consumer" else [REQUIRED[kind]]
         for name in required:
             own[name] = {"description": own[name]["description"], "type": "string", "minLength": 1}
-        found[f"{kind}Spec"] = closed({**own, **life, **connection}, required)
-    return found
+        definitions[f"{kind}Spec"] = closed({**own, **life, **connection}, required)
+    return definitions
 
 
 def _properties(fields: dict[str, SpecField], shape: Shape, model: type[Model] | None) -> dict[str, Schema]:
@@ -470,24 +470,24 @@ def _kind_in_any_case(word: str) -> str:
 
 def _assets() -> dict[str, Schema]:
     """Return the schemas of each kind: as an item of a list, below its name, and with `kind`."""
-    found: dict[str, Schema] = {}
+    assets: dict[str, Schema] = {}
     typed: dict[str, Schema] = {"kind": {}, "owner": {}}
     for kind in Kind:
         fields = _fields(kind)
         named = _named_by(kind)
-        found[kind] = _or_info(kind, {**closed(fields), "type": "object", **named})
-        found[f"{kind}Named"] = _or_info(kind, {**closed(fields), "type": "object"})
-        found[f"{kind}Typed"] = _or_info(kind, {**closed({**fields, **typed}), "type": "object", **named})
+        assets[kind] = _or_info(kind, {**closed(fields), "type": "object", **named})
+        assets[f"{kind}Named"] = _or_info(kind, {**closed(fields), "type": "object"})
+        assets[f"{kind}Typed"] = _or_info(kind, {**closed({**fields, **typed}), "type": "object", **named})
     # Below its stream a consumer needs no other identification.
-    consumer = {key: schema for key, schema in found[Kind.CONSUMER].items() if key != "else"}
+    consumer = {key: schema for key, schema in assets[Kind.CONSUMER].items() if key != "else"}
     below = {**closed(_fields(Kind.CONSUMER)), "type": "object", **_needs("name", "durable_name")}
-    found["ConsumerOfStream"] = {**consumer, "else": below} if "else" in found[Kind.CONSUMER] else below
+    assets["ConsumerOfStream"] = {**consumer, "else": below} if "else" in assets[Kind.CONSUMER] else below
     stream = _shared("StreamConfig")
     limits = {word: stream[field] for word, field in DEAD_LETTER_FIELDS.items() if word != "copy"}
     copies = {"copy": described(_SWITCH, DOCUMENT_KEYS["copy"])}
-    found["DeadLetters"] = described({"anyOf": [_SWITCH, closed(limits | copies)]}, DOCUMENT_KEYS[DEAD_LETTERS])
-    found["bucket_info"] = {"type": "object", "properties": {"stream_info": _info(StreamConfig, ("name",))}}
-    return found
+    assets["DeadLetters"] = described({"anyOf": [_SWITCH, closed(limits | copies)]}, DOCUMENT_KEYS[DEAD_LETTERS])
+    assets["bucket_info"] = {"type": "object", "properties": {"stream_info": _info(StreamConfig, ("name",))}}
+    return assets
 
 
 def _named_by(kind: Kind) -> Schema:

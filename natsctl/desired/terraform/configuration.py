@@ -95,7 +95,7 @@ class Module:
         block = next((one for one in self.of("variable") if one.labels == (name,)), None)
         if block is None:
             raise ExpressionError(f"there is no variable {name}")
-        declared = {one.name: one for one in block.attributes}
+        declared = {attribute.name: attribute for attribute in block.attributes}
         if name in self.given:
             return _converted(self.given[name], declared.get("type"))
         if "default" not in declared:
@@ -104,9 +104,9 @@ class Module:
 
     def _local(self, name: str) -> Any:
         for block in self.of("locals"):
-            for one in block.attributes:
-                if one.name == name:
-                    return self.evaluator(one.place).value(one.value)
+            for attribute in block.attributes:
+                if attribute.name == name:
+                    return self.evaluator(attribute.place).value(attribute.value)
         raise ExpressionError(f"there is no local {name}")
 
     def _resource(self, kind: str, name: str) -> Any:
@@ -115,7 +115,7 @@ class Module:
             raise ExpressionError(f"there is no resource {kind}.{name}")
         if kind not in SCHEMAS:
             raise ExpressionError(f"{kind}.{name} is not a JetStream resource: its value is not known here")
-        declared = {one.name for one in block.attributes}
+        declared = {attribute.name for attribute in block.attributes}
         found = {key: _Resource(self, block, evaluator) for key, evaluator in self._rounds(block)}
         if "count" in declared:
             return list(found.values())
@@ -143,7 +143,7 @@ class Module:
         Raises ExpressionError.
         """
         plain = self.evaluator(block.place)
-        asked = {one.name: one for one in block.attributes if one.name in ("count", "for_each")}
+        asked = {attribute.name: attribute for attribute in block.attributes if attribute.name in ("count", "for_each")}
         if "count" in asked:
             number = number_of(plain.value(asked["count"].value))
             if isinstance(number, float) or not 0 <= number <= MAX_LIMIT:
@@ -157,17 +157,17 @@ class Module:
 
     def _body(self, block: Block, evaluator: Evaluator, path: str) -> Body:
         body = Body(block.place._replace(path=path))
-        for one in block.attributes:
-            if one.name in body.values or one.name in body.unread:
-                self.faults.append(Fault(body.place_of(one.name), f"{one.name} stands here twice"))
-            if one.name in META:
+        for attribute in block.attributes:
+            if attribute.name in body.values or attribute.name in body.unread:
+                self.faults.append(Fault(body.place_of(attribute.name), f"{attribute.name} stands here twice"))
+            if attribute.name in META:
                 continue
-            body.places[one.name] = one.place
+            body.places[attribute.name] = attribute.place
             try:
-                body.values[one.name] = evaluator.value(one.value)
+                body.values[attribute.name] = evaluator.value(attribute.value)
             except ExpressionError as error:
-                body.unread.add(one.name)
-                where = (error.place or one.place)._replace(path=f"{path}.{one.name}")
+                body.unread.add(attribute.name)
+                where = (error.place or attribute.place)._replace(path=f"{path}.{attribute.name}")
                 self.faults.append(Fault(where, str(error)))
         for inner in block.blocks:
             if inner.type not in META_BLOCKS:
@@ -193,7 +193,7 @@ class Module:
 
     def _is_protected(self, block: Block, evaluator: Evaluator) -> bool:
         """Return whether Terraform may not destroy it."""
-        said_so = [one for inner in block.blocks if inner.type == "lifecycle" for one in inner.attributes]
+        said_so = [attribute for inner in block.blocks if inner.type == "lifecycle" for attribute in inner.attributes]
         try:
             return any(truth_of(evaluator.value(one.value)) for one in said_so if one.name == "prevent_destroy")
         except ExpressionError as error:
@@ -252,7 +252,7 @@ def _pairs(found: Any, place: Location) -> dict[str, Any]:
 
 def _dynamic_rounds(block: Block, name: str, evaluator: Evaluator) -> list[Evaluator]:
     """Return the evaluator of a dynamic block's content for each round. Raises ExpressionError."""
-    declared = {one.name: one for one in block.attributes}
+    declared = {attribute.name: attribute for attribute in block.attributes}
     if "for_each" not in declared:
         raise ExpressionError("for_each is missing", block.place)
     found = evaluator.value(declared["for_each"].value)
@@ -324,17 +324,21 @@ def _from_file(file: Path, faults: list[Fault]) -> dict[str, Any]:
     if wrong:
         raise UsageError("\n".join(str(fault) for fault in wrong))
     given = {}
-    for one in whole.attributes:
+    for attribute in whole.attributes:
         try:
-            given[one.name] = Evaluator(str(file), {}).value(one.value)
+            given[attribute.name] = Evaluator(str(file), {}).value(attribute.value)
         except ExpressionError as error:
-            raise UsageError(f"{error.place or one.place}: {error}") from error
+            raise UsageError(f"{error.place or attribute.place}: {error}") from error
     return given
 
 
 def _worded(declared: Block, text: str) -> Any:
     """Return a value of the command line: text for a plain type, an expression for a list or a map."""
-    kind = next((one.value.text or b"" for one in declared.attributes if one.name == "type"), b"").decode().strip()
+    kind = (
+        next((attribute.value.text or b"" for attribute in declared.attributes if attribute.name == "type"), b"")
+        .decode()
+        .strip()
+    )
     if kind in _TEXTUAL:
         return text
     whole, wrong = parse("--var", f"value = {text}\n".encode())
@@ -382,6 +386,6 @@ def _resource(block: Block) -> Iterator[str]:
     elif kind not in SCHEMAS:
         known = "documents do not hold it" if kind.startswith("jetstream_") else "it is no resource of JetStream"
         yield f"{name} is passed over: {known}"
-    ignored = any(one.name == "ignore_changes" for inner in block.blocks for one in inner.attributes)
+    ignored = any(attribute.name == "ignore_changes" for inner in block.blocks for attribute in inner.attributes)
     if ignored and kind in SCHEMAS:
         yield f"{name}: ignore_changes is passed over: a document is the whole configuration"

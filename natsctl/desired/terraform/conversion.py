@@ -217,17 +217,17 @@ def read_terraform(
     notes: list[str] = []
     instances: list[TerraformInstance] = []
     files: list[str] = []
-    for found in _groups(paths):
-        files += map(str, found)
-        if _is_state_file(found[0]):
-            made, own_notes = _from_state(found[0])
+    for group in _groups(paths):
+        files += map(str, group)
+        if _is_state_file(group[0]):
+            made, own_notes = _from_state(group[0])
         else:
-            made, own_notes = _from_module(found, environ, variables, variable_files, faults)
+            made, own_notes = _from_module(group, environ, variables, variable_files, faults)
         instances += made
         notes += own_notes
     wanted = _collected(instances, faults, notes)
     if faults:
-        raise DocumentError(sorted(faults, key=lambda one: (files.index(one.place.file), one.place.line)))
+        raise DocumentError(sorted(faults, key=lambda fault: (files.index(fault.place.file), fault.place.line)))
     return DocumentSet(wanted, files=tuple(files), notes=tuple(notes))
 
 
@@ -265,7 +265,10 @@ def _from_module(
         whole, wrong = parse_json(str(file), raw, SCHEMAS) if file.name.endswith(SUFFIX) else parse(str(file), raw)
         blocks += whole.blocks
         faults += wrong
-        faults += [Fault(one.place, f"{one.name} = … stands outside of any block") for one in whole.attributes]
+        faults += [
+            Fault(attribute.place, f"{attribute.name} = … stands outside of any block")
+            for attribute in whole.attributes
+        ]
     if faults:
         return [], []  # follow-up faults of an unreadable file would mislead
     given = given_variables(blocks, files[0].parent, environ, variables, variable_files, faults)

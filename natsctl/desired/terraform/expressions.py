@@ -357,9 +357,9 @@ class Evaluator:
 
     def _term(self, term: list[Node]) -> Any:
         value = self.value(term[0])
-        for at, step in enumerate(term[1:], 1):
+        for number, step in enumerate(term[1:], 1):
             if step.type == "splat":
-                return [self._steps(one, [*_behind(step), *term[at + 1 :]]) for one in _many(value)]
+                return [self._steps(one, [*_behind(step), *term[number + 1 :]]) for one in _many(value)]
             value = self._step(value, step)
         return value
 

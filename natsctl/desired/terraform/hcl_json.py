@@ -115,11 +115,11 @@ def _expression(value: Any) -> str:
 def _template(text: str) -> str:
     """Return a text in quotes, its interpolations as they are."""
     parts, at = ['"'], 0
-    while found := _INTERPOLATION.search(text, at):
-        parts.append(_quoted(text[at : found.start()]))
-        escaped = len(found[0]) == len("$${")
-        at = found.end() if escaped else _end_of(text, found.end())
-        parts.append(text[found.start() : at])
+    while match := _INTERPOLATION.search(text, at):
+        parts.append(_quoted(text[at : match.start()]))
+        escaped = len(match[0]) == len("$${")
+        at = match.end() if escaped else _end_of(text, match.end())
+        parts.append(text[match.start() : at])
     return "".join((*parts, _quoted(text[at:]), '"'))
 
 

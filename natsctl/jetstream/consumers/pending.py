@@ -201,8 +201,8 @@ class Undelivered:
             self._doubtful_seq = max(self._doubtful_seq, seq)
         elif seq >= self.next_seq:
             if seq <= self.snapshot_end:
-                at = bisect_left(self._snapshot, seq, self._snapshot_at)
-                if at < len(self._snapshot) and self._snapshot[at] == seq:
+                position = bisect_left(self._snapshot, seq, self._snapshot_at)
+                if position < len(self._snapshot) and self._snapshot[position] == seq:
                     self._lose(seq)
             elif self._everything or self._filters.matches(subject):
                 self.count -= 1

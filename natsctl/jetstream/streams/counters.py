@@ -168,10 +168,10 @@ def _number_in(value: CounterValue | None) -> int:
 
 def read_number(text: bytes) -> int:
     """Return the number that a text begins with, 0 when it begins with none."""
-    found = _NUMBER.match(text)
-    if found is None:
+    match = _NUMBER.match(text)
+    if match is None:
         return 0
-    digits = found[0].lstrip(b"+-")
+    digits = match[0].lstrip(b"+-")
     return -_of_digits(digits) if text.startswith(b"-") else _of_digits(digits)
 
 

@@ -92,8 +92,8 @@ class Dedupe:
         self._prune(now_ns)
         seq = self._seqs.get(msg_id, 0)
         if seq:
-            at = bisect_left(self._entries, seq, self._head, key=_seq_of)
-            if self._entries[at][1] <= now_ns - self._window_ns:
+            position = bisect_left(self._entries, seq, self._head, key=_seq_of)
+            if self._entries[position][1] <= now_ns - self._window_ns:
                 return 0  # too old, and not yet forgotten
         return seq
 
@@ -177,18 +177,18 @@ class Dedupe:
         entries = self._entries
         if not entries or seq < entries[self._head][0]:
             return
-        at = bisect_left(entries, seq, self._head, key=_seq_of)
-        if at < len(entries) and entries[at][0] == seq:
-            self._journal([entries[at]])
+        position = bisect_left(entries, seq, self._head, key=_seq_of)
+        if position < len(entries) and entries[position][0] == seq:
+            self._journal([entries[position]])
 
     def messages_gone(self, seqs: Sequence[int]) -> None:
         """Keep the ids of removed messages, ascending."""
         entries = self._entries
         if entries and len(seqs):
-            at = bisect_left(entries, seqs[0], self._head, key=_seq_of)
-            end = bisect_right(entries, seqs[-1], at, key=_seq_of)
-            gone = frozenset(seqs) if at < end else ()
-            self._journal([entry for entry in entries[at:end] if entry[0] in gone])
+            position = bisect_left(entries, seqs[0], self._head, key=_seq_of)
+            end = bisect_right(entries, seqs[-1], position, key=_seq_of)
+            gone = frozenset(seqs) if position < end else ()
+            self._journal([entry for entry in entries[position:end] if entry[0] in gone])
 
     def purging(self, below_seq: int) -> Steps[None]:
         """Keep the ids of messages below `below_seq` (0: all), some or all of them about to be purged."""
@@ -196,8 +196,8 @@ class Dedupe:
             yield STEP
         entries, seq = self._entries, 0
         while entries:
-            at = bisect_left(entries, seq, self._head, key=_seq_of)
-            piece = entries[at : at + PRUNE_STEP]
+            position = bisect_left(entries, seq, self._head, key=_seq_of)
+            piece = entries[position : position + PRUNE_STEP]
             if not piece or 0 < below_seq <= piece[0][0]:
                 return
             seq = piece[-1][0] + 1
@@ -286,9 +286,9 @@ class Dedupe:
 def _id_in(header: bytes) -> bytes:
     """Return the id of a message as the publish path read it: trailing blanks belong to it."""
     for key in (b"\r\nNats-Msg-Id:", b"\r\nMsg-Id:"):
-        at = header.find(key)
-        if at >= 0:
-            start = at + len(key)
+        position = header.find(key)
+        if position >= 0:
+            start = position + len(key)
             msg_id = header[start : header.find(b"\r\n", start)].lstrip(b" ")
             if msg_id:
                 return msg_id

@@ -279,8 +279,8 @@ class MessageTtl:
     # Messages without an end
 
     def spares(self, seq: int) -> bool:
-        at = bisect_left(self._never, seq)
-        return at < len(self._never) and self._never[at] == seq
+        position = bisect_left(self._never, seq)
+        return position < len(self._never) and self._never[position] == seq
 
     def spared_below(self, seq: int) -> bool:
         """Return whether max_age spares a message below `seq` (or one removed since)."""

@@ -182,7 +182,7 @@ class Transforms:
     __slots__ = ("_compiled", "_index", "_transforms")
 
     def __init__(self, transforms: Sequence[SubjectTransform]) -> None:
-        self._transforms = [each for each in transforms if each.dest]
+        self._transforms = [transform for transform in transforms if transform.dest]
         self._compiled: dict[int, SubjectMapping] = {}
         self._index: SubjectIndex[int] = SubjectIndex()
 

@@ -209,8 +209,10 @@ IMPORT_KEYS: Final[dict[str, Reader]] = {
 
 
 def mappings_block(options: ServerOptions, item: ConfItem) -> ServerOptions:
-    before = next((one for one in options.accounts if one.name == GLOBAL_ACCOUNT), AccountConfig(GLOBAL_ACCOUNT))
-    others = tuple(one for one in options.accounts if one.name != GLOBAL_ACCOUNT)
+    before = next(
+        (account for account in options.accounts if account.name == GLOBAL_ACCOUNT), AccountConfig(GLOBAL_ACCOUNT)
+    )
+    others = tuple(account for account in options.accounts if account.name != GLOBAL_ACCOUNT)
     return replace(options, accounts=(*others, replace(before, mappings=mappings_of(item))))
 
 

@@ -64,8 +64,8 @@ def _jwt_text(text: str) -> str:
     """Return the JWT in `text`, or in the file of that name, with or without lines around it."""
     if not text.startswith(JWT_PREFIX):
         text = read_file(Path(text), 2 * MAX_TOKEN_BYTES).decode()
-    found = _DECORATED.search(text)
-    return found[1] if found else text.strip()
+    match = _DECORATED.search(text)
+    return match[1] if match else text.strip()
 
 
 def _said(fault: Exception, name: str) -> str:
@@ -89,10 +89,10 @@ def _resolver(options: ServerOptions, item: ConfItem) -> ServerOptions:
         raise item.fault(f"error parsing operator resolver, wrong type: {shown(item)}")
     if _MEMORY.search(item.value):
         return _changed(options, memory=True, directory=None)
-    found = _URL.search(item.value)
-    if found is None:
+    match = _URL.search(item.value)
+    if match is None:
         raise item.fault(_WRONG_RESOLVER)
-    return _changed(options, memory=False, directory=None, url=_resolver_url(item, found[1] or ""))
+    return _changed(options, memory=False, directory=None, url=_resolver_url(item, match[1] or ""))
 
 
 def _resolver_url(item: ConfItem, text: str) -> str:

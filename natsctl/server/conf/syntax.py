@@ -63,9 +63,9 @@ class Word(NamedTuple):
 
 
 def bare(text: str, at: int) -> Word:
-    found = _DIGITS.match(text, at)
-    if found:
-        return _number(text, at, found.end())
+    match = _DIGITS.match(text, at)
+    if match:
+        return _number(text, at, match.end())
     if text[at : at + 1] in ("-", ".") and text[at:]:
         raise ConfValueError(
             at, f"expected a digit, not {text[at]!r}" if text[at] == "-" else "a number begins with a digit"
@@ -294,9 +294,9 @@ class _Parser:
         return line
 
     def _skip(self, pattern: re.Pattern[str]) -> None:
-        found = pattern.match(self._text, self._at)
-        if found:
-            self._at = found.end()
+        match = pattern.match(self._text, self._at)
+        if match:
+            self._at = match.end()
 
     def _peek(self) -> str:
         return self._text[self._at : self._at + 1]
@@ -380,11 +380,11 @@ class _Parser:
                 raise ConfValueError(self._at, "the key that opens here is never closed")
             key, self._at = self._text[self._at + 1 : end], end + 1
             return key
-        found = _KEY.match(self._text, self._at)
-        if not found or found.group()[0] in "/,;]":
+        match = _KEY.match(self._text, self._at)
+        if not match or match.group()[0] in "/,;]":
             raise ConfValueError(self._at, f"expected a key, not {self._peek()!r}")
-        self._at = found.end()
-        return found.group()
+        self._at = match.end()
+        return match.group()
 
     def _include(self) -> ConfBlock:
         self._skip(_GAP)

@@ -86,12 +86,12 @@ def address_of(item: ConfItem, host: str) -> tuple[str, int]:
         return host, port_of(item)
     if not isinstance(item.value, str):
         raise item.fault(f"expected port or host:port, got {shown(item)}")
-    found = _ADDRESS.match(item.value)
-    if found is None:
+    match = _ADDRESS.match(item.value)
+    if match is None:
         raise item.fault(f'could not parse address string "{item.value}"')
-    if not _PORT.match(found[3]):
-        raise item.fault(f'could not parse port "{found[3]}"')
-    return found[1] or found[2] or host, port_of(item._replace(value=int(found[3])))
+    if not _PORT.match(match[3]):
+        raise item.fault(f'could not parse port "{match[3]}"')
+    return match[1] or match[2] or host, port_of(item._replace(value=int(match[3])))
 
 
 def seconds_of(item: ConfItem) -> float:

@@ -49,11 +49,11 @@ def _origins(item: ConfItem) -> tuple[str, ...]:
 def _headers(item: ConfItem) -> tuple[tuple[str, str], ...]:
     if not isinstance(item.value, dict):
         raise item.fault(f"error parsing headers: unsupported type {type(item.value).__name__}")
-    found = tuple((key, text_of(value)) for key, value in item.value.items())
-    for name, value in found:
+    headers = tuple((key, text_of(value)) for key, value in item.value.items())
+    for name, value in headers:
         if any(ord(c) < 32 or ord(c) == 127 for c in name + value):
             raise item.fault(f"header {name!r} has control characters")
-    return found
+    return headers
 
 
 def _ping_interval(item: ConfItem) -> float:

@@ -43,7 +43,7 @@ _BUILT_IN: Final = (
 
 def mappings(config: AccountConfig, domain: str) -> dict[str, list[dict[str, Any]]]:
     """Return the mappings by source, those of the domain too; weights add up along the destinations of a source."""
-    shown = {one.source: _destinations(one) for one in config.mappings}
+    shown = {mapping.source: _destinations(mapping) for mapping in config.mappings}
     if domain:
         for verb in _DOMAIN:
             subject = verb if verb.startswith("$") else f"{_API}.{verb}"
@@ -52,7 +52,7 @@ def mappings(config: AccountConfig, domain: str) -> dict[str, list[dict[str, Any
 
 
 def _destinations(mapping: SubjectMap) -> list[dict[str, Any]]:
-    weighted = sorted(mapping.destinations, key=lambda one: one.weight)
+    weighted = sorted(mapping.destinations, key=lambda destination: destination.weight)
     rest = 100 - sum(one.weight for one in weighted)
     pairs = [(one.subject, one.weight) for one in weighted]
     if rest > 0 and all(subject != mapping.source for subject, _ in pairs):
@@ -65,8 +65,8 @@ def _destinations(mapping: SubjectMap) -> list[dict[str, Any]]:
 
 
 def exports(config: AccountConfig) -> list[dict[str, Any]]:
-    services = [_export(one) for one in config.exports if isinstance(one, ServiceExport)]
-    return services + [_export(one) for one in config.exports if isinstance(one, StreamExport)]
+    services = [_export(export) for export in config.exports if isinstance(export, ServiceExport)]
+    return services + [_export(export) for export in config.exports if isinstance(export, StreamExport)]
 
 
 def _export(export: ServiceExport | StreamExport) -> dict[str, Any]:

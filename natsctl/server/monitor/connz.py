@@ -179,8 +179,12 @@ def _tls(facts: TlsFacts | None, auth: bool) -> dict[str, Any]:
     shown: dict[str, Any] = {"tls_version": facts.version, "tls_cipher_suite": facts.cipher}
     if auth and facts.peer_certificates:
         shown["tls_peer_certs"] = [
-            {"subject": one.subject, "spki_sha256": one.subject_pk_sha256, "cert_sha256": one.cert_sha256}
-            for one in facts.peer_certificates
+            {
+                "subject": peer_certificate.subject,
+                "spki_sha256": peer_certificate.subject_pk_sha256,
+                "cert_sha256": peer_certificate.cert_sha256,
+            }
+            for peer_certificate in facts.peer_certificates
         ]
     return {**shown, "tls_first": True} if facts.first else shown
 

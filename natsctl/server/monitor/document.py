@@ -111,7 +111,7 @@ def uptime(age_ns: int) -> str:
         (days // 365, "y"), (days % 365 if days >= 365 else days, "d"), (seconds // 3600 % 24, "h"),
         (seconds // 60 % 60, "m"), (seconds % 60, "s"),
     )  # fmt: skip
-    first = next((at for at, (value, _) in enumerate(parts) if value), len(parts) - 1)
+    first = next((index for index, (value, _) in enumerate(parts) if value), len(parts) - 1)
     return "".join(f"{value}{unit}" for value, unit in parts[first:])
 
 

@@ -232,7 +232,7 @@ def _limit(stream: Stream, name: str, used: int, most: int, numbers: str) -> Ser
 
 def _of_upstreams(stream: Stream) -> Iterator[ServerProblem | None]:
     info = stream.info()
-    for what, one in chain((("Mirror", info.mirror),), (("Source", each) for each in info.sources)):
+    for what, one in chain((("Mirror", info.mirror),), (("Source", source) for source in info.sources)):
         if one is not None and (why := _stuck(stream, one)):
             behind = f", {plural(one.lag, 'message')} behind" if one.lag else ""
             text = f"{what} of {one.name}: {why}{behind}"

@@ -144,13 +144,13 @@ def _assets(query: Query, page: Paging) -> AssetOptions:
 
 def streamz(server: ServerInstance, options: AssetOptions) -> Iterator[bytes]:
     chosen = yield from choosing(_stream_entries(server, options), options.page)
-    rows = (_stream_row(one) for one in chosen.rows if one.js.streams.get(one.name) is one)
+    rows = (_stream_row(row) for row in chosen.rows if row.js.streams.get(row.name) is row)
     yield from pieces(page_head(server, options.page, chosen.total) | {"streams": rows})
 
 
 def consumerz(server: ServerInstance, options: AssetOptions) -> Iterator[bytes]:
     chosen = yield from choosing(_consumer_entries(server, options), options.page)
-    rows = (_consumer_row(one) for one in chosen.rows if one.stream.consumers.get(one.name) is one)
+    rows = (_consumer_row(row) for row in chosen.rows if row.stream.consumers.get(row.name) is row)
     yield from pieces(page_head(server, options.page, chosen.total) | {"consumers": rows})
 
 
@@ -195,7 +195,9 @@ def _consumer_entries(server: ServerInstance, options: AssetOptions) -> Iterator
 
 
 def stream_lag(stream: Stream) -> int:
-    return max((each.undelivered.count for each in stream.consumers.values() if not each.config.direct), default=0)
+    return max(
+        (consumer.undelivered.count for consumer in stream.consumers.values() if not consumer.config.direct), default=0
+    )
 
 
 def last_activity_ns(consumer: Consumer) -> int:

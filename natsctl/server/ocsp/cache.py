@@ -165,10 +165,10 @@ def _items(content: bytes) -> dict[str, Cached]:
     from natsctl.api.archive.s2 import S2FrameError
     from natsctl.api.archive.s2_rewrite import S2BlockError
 
-    found = msgspec.json.decode(content, type=dict[str, Cached])
-    if len(found) > MAX_CACHED:
+    items = msgspec.json.decode(content, type=dict[str, Cached])
+    if len(items) > MAX_CACHED:
         raise ValueError(f"the file has more than {MAX_CACHED} responses")
-    for item in found.values():
+    for item in items.values():
         parse_time(item.cached_at)
         try:
             item.resp = _decompressed(item.resp)
@@ -176,7 +176,7 @@ def _items(content: bytes) -> dict[str, Cached]:
             raise ValueError(str(why)) from why
         if item.resp_status not in ("good", "revoked"):
             item.resp_status = "unknown"
-    return found
+    return items
 
 
 def _decompressed(data: bytes) -> bytes:

@@ -287,8 +287,8 @@ def staple_of(
 
 def _may_demand(content: bytes) -> bool:
     """Return whether the first certificate of a file may have the extension "must staple"."""
-    found = _FIRST.search(content)
-    return found is None or STATUS_REQUEST_OID in ssl.PEM_cert_to_DER_cert(found[0].decode("ascii", "replace"))
+    match = _FIRST.search(content)
+    return match is None or STATUS_REQUEST_OID in ssl.PEM_cert_to_DER_cert(match[0].decode("ascii", "replace"))
 
 
 def _der() -> Encoding:
@@ -331,10 +331,10 @@ def _system_authorities() -> list[x509.Certificate]:
 
     from cryptography import x509
 
-    found = []
+    system_authorities = []
     for der in ssl.create_default_context().get_ca_certs(binary_form=True):
         # An old authority with an unreadable certificate has issued no current certificate.
         with warnings.catch_warnings(), suppress(ValueError):
             warnings.simplefilter("ignore")
-            found.append(x509.load_der_x509_certificate(der))
-    return found
+            system_authorities.append(x509.load_der_x509_certificate(der))
+    return system_authorities

@@ -160,9 +160,9 @@ def start_fault(options: ServerOptions, error: Exception) -> str:
 
 
 def _listeners(options: ServerOptions) -> dict[str, tuple[str, int]]:
-    found = {"monitoring": (options.http_host, options.http_port or options.https_port)}
+    listeners = {"monitoring": (options.http_host, options.http_port or options.https_port)}
     if options.websocket is not None:
-        found["websocket"] = (options.websocket.host, options.websocket.port)
+        listeners["websocket"] = (options.websocket.host, options.websocket.port)
     if options.leafnodes is not None:
-        found["leafnodes"] = (options.leafnodes.host, options.leafnodes.port)
-    return found
+        listeners["leafnodes"] = (options.leafnodes.host, options.leafnodes.port)
+    return listeners

@@ -72,12 +72,12 @@ def _pids(target: str) -> list[int]:
         return [int(begins)]
     if begins and not begins.isdigit():
         raise FlagError(f"invalid pid: {target}")
-    found = [pid for pid in _running() if str(pid).startswith(begins)]
-    if not found:
+    pids = [pid for pid in _running() if str(pid).startswith(begins)]
+    if not pids:
         raise FlagError("no natsctl server processes running")
-    if len(found) > 1 and not many:
-        raise FlagError("multiple natsctl server processes running:\n" + "\n".join(map(str, found)))
-    return found
+    if len(pids) > 1 and not many:
+        raise FlagError("multiple natsctl server processes running:\n" + "\n".join(map(str, pids)))
+    return pids
 
 
 def _running() -> Iterator[int]:

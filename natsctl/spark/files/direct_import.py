@@ -151,7 +151,7 @@ class ParquetFiles:
     def of(cls, source: FileSource) -> ParquetFiles | None:
         """Return None for files with other columns, or that are too large."""
         groups = [_groups(file) for file in _opened(source)]
-        fits = [each for each in groups if each is not None]
+        fits = [group for group in groups if group is not None]
         messages, size = (sum(each[index] for each in fits) for index in (0, 1))
         if not groups or len(fits) < len(groups) or messages > MAX_MESSAGES or size > MAX_BYTES:
             return None
@@ -174,7 +174,7 @@ def _groups(file: Any) -> tuple[int, int] | None:
     """Return the number of messages of a file and their bytes before compression; None if it is not an export."""
     groups = (file.metadata.row_group(at) for at in range(file.metadata.num_row_groups))
     fits = _is_export(file.schema_arrow)
-    return (file.metadata.num_rows, sum(each.total_byte_size for each in groups)) if fits else None
+    return (file.metadata.num_rows, sum(group.total_byte_size for group in groups)) if fits else None
 
 
 def _paths(source: FileSource) -> list[Path]:
@@ -220,7 +220,7 @@ class ImportScan:
     def __init__(self, source: FileSource, subjects: Sequence[str], omitted: Sequence[ServerHeader]) -> None:
         self._source, self._omitted = source, tuple(omitted)
         token = {"*": r"[^.\s]+", ">": r"[^\s]+"}
-        ways = (r"\.".join(token.get(part) or re.escape(part) for part in one.split(".")) for one in subjects)
+        ways = (r"\.".join(token.get(part) or re.escape(part) for part in subject.split(".")) for subject in subjects)
         self._taken = re.compile("|".join(f"(?:{way})" for way in ways) or r"(?!)", re.ASCII)
         self._rows = self._bytes = self._ids = self._largest = 0
         self._seqs: list[int] = []
@@ -274,7 +274,7 @@ class ImportScan:
         from natsctl.spark.files.file_import import Content
 
         subjects = self._subjects if self._rows else ()
-        refused = min((one for one in subjects if not self._taken.fullmatch(one)), default=None)
+        refused = min((subject for subject in subjects if not self._taken.fullmatch(subject)), default=None)
         counts = {one.name: self._counts[one.name] for one in self._omitted if self._counts[one.name]}
         content = Content(
             self._rows,

@@ -180,7 +180,7 @@ def _found(spark: SparkSession, reader: DataFrameReader, format: Format, path: s
 def _check_encoding(spark: SparkSession, source: FileSource, path: str) -> None:
     """Raise UsageError for text that is not UTF-8: Spark would replace invalid bytes."""
     files = [] if is_url(source.path) else files_of(Path(source.path))
-    if files and all(one.name.lower().endswith(source.format.endings) for one in files):
+    if files and all(file.name.lower().endswith(source.format.endings) for file in files):
         valid = all(map(_is_utf8, files))  # a tenth of what Spark takes for it
     else:
         valid = spark.read.text(path).where("not is_valid_utf8(value)").selectExpr("1").isEmpty()
@@ -266,7 +266,7 @@ def subjects_of(rows: DataFrame) -> int:
 def pattern_of(subjects: Sequence[str]) -> str:
     """Return a Java regular expression for the subjects of a stream."""
     token = {"*": r"[^.\s]+", ">": r"[^\s]+"}
-    patterns = [r"\.".join(token.get(part) or f"\\Q{part}\\E" for part in one.split(".")) for one in subjects]
+    patterns = [r"\.".join(token.get(part) or f"\\Q{part}\\E" for part in subject.split(".")) for subject in subjects]
     return f"^(?:{'|'.join(patterns) or '$.'})$"
 
 

@@ -34,8 +34,8 @@ def spelled(schema: StructType) -> StructType:
     """
     from pyspark.sql.types import StringType, StructField, StructType
 
-    found = [one for one in schema.fields if one.name.lower() not in _TEXTS]
-    names = {one.name.lower(): one.name for one in schema.fields}
+    found = [field for field in schema.fields if field.name.lower() not in _TEXTS]
+    names = {field.name.lower(): field.name for field in schema.fields}
     texts = [names[name] for name in _TEXTS if name in names] + ["headers"] * ("headers" not in names)
     return StructType([*found, *(StructField(name, StringType()) for name in texts)])
 

@@ -98,19 +98,19 @@ def _batches(folder: Path) -> dict[int, Path]:
 
 def _streams(path: Path) -> dict[str, Position]:
     """Return the positions of all JetStream sources of a batch; of two on one stream the lower one."""
-    found: dict[str, Position] = {}
-    for said in _documents(path.read_text(encoding="utf-8")):
-        for name, position in parse_offsets(said).items():
-            if name not in found or position.seq < found[name].seq:
-                found[name] = position
-    return found
+    streams: dict[str, Position] = {}
+    for document in _documents(path.read_text(encoding="utf-8")):
+        for name, position in parse_offsets(document).items():
+            if name not in streams or position.seq < streams[name].seq:
+                streams[name] = position
+    return streams
 
 
 def _consumers(path: Path) -> tuple[Acked, ...]:
     """Return the durables of all sources of a batch that acknowledge."""
     found: dict[tuple[str, str], Acked] = {}
-    for said in _documents(path.read_text(encoding="utf-8"), "acked"):
-        for stream, one in said["acked"].items():
+    for document in _documents(path.read_text(encoding="utf-8"), "acked"):
+        for stream, one in document["acked"].items():
             acked = Acked(stream, str(one["consumer"]), int(one["taken"]), int(one["again"]))
             found[stream, acked.consumer] = acked
     return tuple(found.values())
@@ -184,7 +184,7 @@ def waiting(options: dict[str, str], progress: Sequence[CheckpointProgress]) -> 
     """Return the state of the durables by the folder of each checkpoint. Raises the data source's errors."""
     asking = Asking(server_settings(Options(options, STREAM_READ), {}))
     try:
-        return {str(each.folder): [_waiting(asking, one) for one in each.consumers] for each in progress}
+        return {str(each.folder): [_waiting(asking, consumer) for consumer in each.consumers] for each in progress}
     finally:
         asking.close()
 

@@ -76,8 +76,8 @@ class Statement:
     @property
     def is_streaming_table(self) -> bool:
         """Return whether it makes a table that streaming flows fill."""
-        found = _TABLE.match(self.text.lstrip())
-        return found is not None and found["kind"].lower().endswith("table")
+        match = _TABLE.match(self.text.lstrip())
+        return match is not None and match["kind"].lower().endswith("table")
 
     @property
     def first_line(self) -> int:
@@ -124,7 +124,7 @@ def _statement(sql: str, begin: int, end: int, words: list[Token]) -> Statement:
     made = next(_names(words), [])
     filled = made if any(word.is_word("AS") for word in words) else []
     if any(word.is_word("FLOW") for word in words[:2]):
-        filled = next((_dotted(words[at + 1 :]) for at, word in enumerate(words) if word.is_word("INTO")), [])
+        filled = next((_dotted(words[index + 1 :]) for index, word in enumerate(words) if word.is_word("INTO")), [])
     using = [after.name for word, after in pairwise(words) if word.is_word("USING")]
     line = sql.count("\n", 0, begin) + 1
     return Statement(sql[begin:end], line, tuple(made), tuple(filled), using[0] if using else "")
@@ -132,10 +132,10 @@ def _statement(sql: str, begin: int, end: int, words: list[Token]) -> Statement:
 
 def _names(words: list[Token]) -> Iterator[list[str]]:
     """Return the name that a statement creates, in parts: after TABLE, VIEW or FLOW."""
-    for at, token in enumerate(words):
+    for index, token in enumerate(words):
         if not token.is_word(*_KINDS):
             continue
-        rest = words[at + 1 :]
+        rest = words[index + 1 :]
         while rest and rest[0].is_word("IF", "NOT", "EXISTS"):
             rest = rest[1:]
         if parts := _dotted(rest):
@@ -192,7 +192,7 @@ def left_by_others(
     fillings: Iterable[Filling], tables: Path, flows: Iterable[CheckpointProgress]
 ) -> Iterator[ProjectFault]:
     """Yield the flows into tables of that folder with more batches than the flows have started."""
-    begun = {(each.folder.parents[2].name, each.target, each.flow): each.begun for each in flows}
+    begun = {(flow.folder.parents[2].name, flow.target, flow.flow): flow.begun for flow in flows}
     known = {tuple(part.lower() for part in key): batch for key, batch in begun.items()}
     logged = dict(_logged(tables))
     for each in fillings:
@@ -209,7 +209,10 @@ def _logged(tables: Path) -> Iterator[tuple[TableName, int]]:
         table = log.parent
         database = table.parent.name.removesuffix(".db") if table.parent != tables else _DEFAULT
         numbers = (path.name.removesuffix(".compact") for path in log.iterdir())
-        yield (database.lower(), table.name.lower()), max((int(one) for one in numbers if one.isdigit()), default=-1)
+        yield (
+            (database.lower(), table.name.lower()),
+            max((int(number) for number in numbers if number.isdigit()), default=-1),
+        )
 
 
 Place = tuple[str, int]

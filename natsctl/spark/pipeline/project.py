@@ -464,12 +464,12 @@ def _exists(asking: Asking, name: str) -> bool:
 
 
 def _option_faults(project: Project) -> list[ProjectFault]:
-    found = []
+    option_faults = []
     for view in project.own.streams:
-        found += _refused(view.options, BATCH_READ if view.batch else STREAM_READ, view.line)
+        option_faults += _refused(view.options, BATCH_READ if view.batch else STREAM_READ, view.line)
     for sink in project.own.sinks:
-        found += _refused(sink.options, STREAM_WRITE, sink.line)
-    return found
+        option_faults += _refused(sink.options, STREAM_WRITE, sink.line)
+    return option_faults
 
 
 def _refused(options: Mapping[str, str], place: str, line: int) -> list[ProjectFault]:

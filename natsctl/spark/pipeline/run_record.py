@@ -227,11 +227,11 @@ def readable_error(text: str) -> tuple[str, str]:
     """Return the condition and the sentence of a failure that a reader can act on, without plans and stacks."""
     if own := _OWN.search(text):
         return own["condition"], own["text"].strip()
-    found = _CONDITION.search(text)
-    while found and found["condition"] in _WRAPPING:
-        found = _CONDITION.search(text, found.end("condition"))
-    if found:
-        return found["condition"], " ".join(found["text"].split())
+    match = _CONDITION.search(text)
+    while match and match["condition"] in _WRAPPING:
+        match = _CONDITION.search(text, match.end("condition"))
+    if match:
+        return match["condition"], " ".join(match["text"].split())
     lines = (line.strip() for line in text.splitlines())
     return "", next((line for line in lines if line and not line.startswith("at ")), "")
 

@@ -116,12 +116,12 @@ def kept_tables(path: Path) -> dict[str, str]:
 
     Raises OSError, StorageError for another format. Until 24 November 2026 the file had only the statements.
     """
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    if not isinstance(statements := found.get("tables"), dict):
-        return found
-    if found.get("format") != TABLES_FORMAT:
+    tables: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    if not isinstance(statements := tables.get("tables"), dict):
+        return tables
+    if tables.get("format") != TABLES_FORMAT:
         hint = "use the natsctl that wrote it, or a newer one"
-        raise StorageError(f"{path} is of the unknown format {found.get('format')!r}", hint=hint)
+        raise StorageError(f"{path} is of the unknown format {tables.get('format')!r}", hint=hint)
     return statements
 
 

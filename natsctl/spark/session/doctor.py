@@ -165,7 +165,7 @@ def check_up(options: SparkOptions, environment: Mapping[str, str] | None = None
         *_spark(options, environment),
         _server(),
     ]
-    ready = all(one.state is not State.WRONG for one in findings)
+    ready = all(finding.state is not State.WRONG for finding in findings)
     if start and ready:
         findings.append(_start(options))
         ready = findings[-1].state is State.GOOD

@@ -250,16 +250,16 @@ def _of_system(failure: OSError) -> NatsctlError:
 
 def _own(whole: str) -> NatsctlError | None:
     """Find a failure of the data source within Spark's text."""
-    found = _OWN.search(whole)
-    if found is None:
+    match = _OWN.search(whole)
+    if match is None:
         return None
-    return _OF_SOURCE.get(found[1], SparkQueryError)(_short(found[2]))
+    return _OF_SOURCE.get(match[1], SparkQueryError)(_short(match[2]))
 
 
 def _by_text(whole: str) -> NatsctlError | None:
     for reported in REPORTED:
-        if found := re.search(reported.pattern, whole):
-            return reported.kind(_short(reported.text or found[0]), hint=reported.hint)
+        if match := re.search(reported.pattern, whole):
+            return reported.kind(_short(reported.text or match[0]), hint=reported.hint)
     return None
 
 
@@ -273,10 +273,10 @@ def _of_python(whole: str) -> NatsctlError | None:
 
 def _by_condition(failure: BaseException, whole: str) -> NatsctlError | None:
     """Translate a failure with one of Spark's error conditions: a mistake in the query, unless it says otherwise."""
-    found = _CONDITION.search(whole)
-    if found is None:
+    match = _CONDITION.search(whole)
+    if match is None:
         return None
-    condition, text = found[1], found[2]
+    condition, text = match[1], match[2]
     base = condition.partition(".")[0]
     if base in _AROUND_ANOTHER and (causes := _CAUSE.findall(whole)):
         text = f"{text.rstrip(' .')}: {causes[-1]}"
@@ -290,8 +290,8 @@ def _by_condition(failure: BaseException, whole: str) -> NatsctlError | None:
 
 def _place(whole: str) -> str:
     """Return the lines of the query with Spark's mark below the place of the mistake."""
-    found = re.search(r"== SQL[^\n]*==\n(.*?)(?:\n\n|\nJVM stacktrace|\Z)", whole, re.DOTALL)
-    return found[1].strip("\n") if found else ""
+    match = re.search(r"== SQL[^\n]*==\n(.*?)(?:\n\n|\nJVM stacktrace|\Z)", whole, re.DOTALL)
+    return match[1].strip("\n") if match else ""
 
 
 def _plain(failure: BaseException, whole: str) -> NatsctlError:

@@ -158,12 +158,12 @@ class JetStreamAckedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _after(self, stood: Taken, deliveries: Sequence[Delivery]) -> Taken:
         created = self._seen().created
-        prefixes = {ack_prefix(each.reply) for each in deliveries}
-        held = runs(sorted(each.seq for each in deliveries))
+        prefixes = {ack_prefix(delivery.reply) for delivery in deliveries}
+        held = runs(sorted(delivery.seq for delivery in deliveries))
         kept = created and len(prefixes) == 1 and len(held) <= MAX_RUNS
         return Taken(
             stood.messages + len(deliveries),
-            stood.again + sum(each.again for each in deliveries),
+            stood.again + sum(delivery.again for delivery in deliveries),
             created if kept else "",
             prefixes.pop().decode() if kept else "",
             held if kept else (),
@@ -215,7 +215,7 @@ class JetStreamAckedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Acknowledge the batch that ends there; no-op for another one."""
         done = parse(self._durable, end)
         if self._batch is not None and self._batch.end == done:
-            acknowledge(self._asking, [each.reply for each in self._batch.deliveries])
+            acknowledge(self._asking, [delivery.reply for delivery in self._batch.deliveries])
             self._batch = None
             self._hold(())
 
@@ -285,12 +285,12 @@ def _parts(deliveries: Sequence[Delivery], wanted: int) -> Iterator[HeldPart]:
     size = max(min(-(-len(deliveries) // wanted), PART_MESSAGES), 1)
     part: list[Delivery] = []
     held = 0
-    for each in deliveries:
-        if part and (len(part) >= size or held + len(each.frame) > PART_BYTES):
+    for delivery in deliveries:
+        if part and (len(part) >= size or held + len(delivery.frame) > PART_BYTES):
             yield _part(part)
             part, held = [], 0
-        part.append(each)
-        held += len(each.frame)
+        part.append(delivery)
+        held += len(delivery.frame)
     yield _part(part)
 
 

@@ -182,7 +182,7 @@ class AckParser:
         width, rest = divmod(len(data), times)
         begin, end = data.index(self._origin) + len(self._origin), width - len(tail)
         edges = (begin - 1, end, width - len(_END))
-        if rest or any(data[at::width] != data[at : at + 1] * times for at in edges):
+        if rest or any(data[edge::width] != data[edge : edge + 1] * times for edge in edges):
             return b"\n".join(_SEQ.findall(data)) + b"\n"
         digits = end - begin
         lines = bytearray(b"\n") * (times * (digits + 1))

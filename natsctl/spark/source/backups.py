@@ -70,7 +70,7 @@ def backups_at(text: str) -> list[StreamBackup]:
     if path.is_file() or (path / _META).is_file():
         return [_description(path)]
     entries = [each for each in sorted(path.iterdir()) if not each.name.startswith(".")]
-    inside = [each for each in entries if (each / _META).is_file() or each.name.lower().endswith(_FILE_ENDINGS)]
+    inside = [entry for entry in entries if (entry / _META).is_file() or entry.name.lower().endswith(_FILE_ENDINGS)]
     if not inside:
         raise BackupError(f"{path} is no backup: neither {_META} is in it, nor folders or tar files of backups")
     return [_description(each) for each in inside]

@@ -53,13 +53,13 @@ def split_answers(data: bytes, sid: bytes, stream: str) -> tuple[list[Message], 
 
 def direct_rows(messages: list[Message]) -> Rows:
     """Messages as columns; where a header is there twice, the server's own is the last."""
-    stamps = [time_ns_of(header_of(each.headers, b"Nats-Time-Stamp").decode()) for each in messages]
+    stamps = [time_ns_of(header_of(message.headers, b"Nats-Time-Stamp").decode()) for message in messages]
     return Rows(
-        int_array([int(header_of(each.headers, b"Nats-Sequence")) for each in messages]),
+        int_array([int(header_of(message.headers, b"Nats-Sequence")) for message in messages]),
         int_array(stamps),
-        [header_of(each.headers, b"Nats-Subject") for each in messages],
-        [_own(each.headers) for each in messages],
-        [each.body for each in messages],
+        [header_of(message.headers, b"Nats-Subject") for message in messages],
+        [_own(message.headers) for message in messages],
+        [message.body for message in messages],
     )
 
 
@@ -126,7 +126,7 @@ class DirectReader:
         messages, others, self._rest = split_answers(data, sid, task.stream)
         if messages:
             last = int(header_of(messages[-1].headers, b"Nats-Sequence"))
-            if chosen := [each for each in messages if self._fits(header_of(each.headers, b"Nats-Subject"))]:
+            if chosen := [message for message in messages if self._fits(header_of(message.headers, b"Nats-Subject"))]:
                 yield from task.handed_out(direct_rows(chosen))
             task.at = max(task.at, last + 1)
         for what in others:
@@ -238,9 +238,9 @@ class SingleReader:
 
 def _single_rows(messages: list[dict[str, Any]]) -> Rows:
     return Rows(
-        int_array([each["seq"] for each in messages]),
-        int_array([time_ns_of(each["time"]) for each in messages]),
-        [each["subject"].encode() for each in messages],
-        [base64.b64decode(each.get("hdrs") or "") for each in messages],
-        [base64.b64decode(each.get("data") or "") for each in messages],
+        int_array([message["seq"] for message in messages]),
+        int_array([time_ns_of(message["time"]) for message in messages]),
+        [message["subject"].encode() for message in messages],
+        [base64.b64decode(message.get("hdrs") or "") for message in messages],
+        [base64.b64decode(message.get("data") or "") for message in messages],
     )

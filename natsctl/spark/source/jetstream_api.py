@@ -249,10 +249,10 @@ class JetStreamApi:
 
 def header_of(headers: bytes, name: bytes) -> bytes:
     """Return the last value of a header in a block (the server's own if it sets that name), or ""."""
-    at = headers.rfind(b"\r\n" + name + b": ")
-    if at < 0:
+    position = headers.rfind(b"\r\n" + name + b": ")
+    if position < 0:
         return b""
-    begin = at + len(name) + 4
+    begin = position + len(name) + 4
     return headers[begin : headers.index(b"\r\n", begin)]
 
 

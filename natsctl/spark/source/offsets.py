@@ -81,7 +81,7 @@ def parse_offsets(said: Mapping[str, Any]) -> dict[str, Position]:
             f"the checkpoint's offsets are not of this source, or of a newer version than {VERSION}: give the query a "
             "checkpoint of its own, or use the natsctl that wrote it"
         )
-    return {name: _position(each) for name, each in said["streams"].items()}
+    return {name: _position(stream) for name, stream in said["streams"].items()}
 
 
 def _position(said: Mapping[str, Any]) -> Position:
@@ -288,7 +288,7 @@ def spans(seqs: Sequence[int]) -> str:
     """Return ascending sequences as text: runs as ranges, a long list truncated."""
     if not seqs:
         return ""
-    breaks = [at for at, (one, next_one) in enumerate(pairwise(seqs), 1) if next_one != one + 1]
+    breaks = [number for number, (one, next_one) in enumerate(pairwise(seqs), 1) if next_one != one + 1]
     ends = [0, *breaks, len(seqs)]
     texts = [
         f"{seqs[begin]}" if end == begin + 1 else f"{seqs[begin]}..{seqs[end - 1]}"

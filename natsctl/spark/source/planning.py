@@ -164,7 +164,7 @@ def _by_subject(each: Filter, values: tuple[str, ...], wanted: Wanted) -> Wanted
         return wanted
     common = {both for mine in wanted.subjects or (">",) for yours in filters if (both := meet(mine, yours))}
     kept = tuple(sorted(one for one in common if not any(one != wide and meet(one, wide) == one for wide in common)))
-    overlap = any(meet(one, other) for at, one in enumerate(kept) for other in kept[at + 1 :])
+    overlap = any(meet(one, other) for index, one in enumerate(kept) for other in kept[index + 1 :])
     return wanted if overlap else replace(wanted, subjects=kept)
 
 

@@ -118,7 +118,7 @@ class PublishWindow:
         return part.apart()
 
     def _first(self) -> bytes:
-        at = next(at for at, part in enumerate(self.parts) if part.held)
+        at = next(index for index, part in enumerate(self.parts) if part.held)
         part = self.parts[at]
         if isinstance(part, CountedPart):
             part = self.parts[at] = part.apart()

@@ -158,9 +158,9 @@ DELETE_MARKER: Final = r"(?i)\r\n(?:KV-Operation: *(?:DEL|PURGE) *\r\n|Nats-Mark
 """Headers of a deleted key, and of the marker that a server leaves for expired, purged or removed messages."""
 
 _METADATA: Final[dict[str, Callable[[Sequence[bytes]], pa.Array]]] = {
-    "consumer": lambda replies: text_array([ack_prefix(each).rsplit(b".", 1)[-1] for each in replies]),
-    "delivered": lambda replies: int_array([deliveries_of(each) for each in replies]),
-    "pending": lambda replies: int_array([place_of(each).pending for each in replies]),
+    "consumer": lambda replies: text_array([ack_prefix(reply).rsplit(b".", 1)[-1] for reply in replies]),
+    "delivered": lambda replies: int_array([deliveries_of(reply) for reply in replies]),
+    "pending": lambda replies: int_array([place_of(reply).pending for reply in replies]),
     "reply": text_array,
 }
 """The columns of `METADATA_FIELDS`, out of the subjects to acknowledge."""

@@ -106,10 +106,10 @@ def _unit_s(unit: str) -> float:
 
 def size_bytes(said: str) -> int:
     """Return bytes, of a number or a text such as `8MiB`, `64m`."""
-    found = re.fullmatch(r"\s*(\d+)\s*([kmgt]?)(?:i?b)?\s*", said.lower())
-    if not found or int(found[1]) < 1:
+    match = re.fullmatch(r"\s*(\d+)\s*([kmgt]?)(?:i?b)?\s*", said.lower())
+    if not match or int(match[1]) < 1:
         raise ValueError("it is a size of at least a byte, such as 1048576, 8MiB or 1g")
-    return int(found[1]) * _SIZES[found[2]]
+    return int(match[1]) * _SIZES[match[2]]
 
 
 def names(said: str) -> tuple[str, ...]:
@@ -134,10 +134,10 @@ def moment_ns(said: str) -> int:
                 f"{datetime.fromtimestamp(int(said), UTC):%Y-%m-%dT%H:%M:%SZ}"
             )
         return int(said) * 1_000_000
-    found = _MOMENT.fullmatch(said.strip())
-    if not found:
+    match = _MOMENT.fullmatch(said.strip())
+    if not match:
         raise ValueError("it is a time such as 2026-01-31T12:00:00Z, or milliseconds since 1970")
-    day, clock, fraction, zone = found.groups()
+    day, clock, fraction, zone = match.groups()
     try:
         seconds = datetime.fromisoformat(f"{day}T{clock}{zone.upper().replace('Z', '+00:00')}")
     except ValueError as failure:
@@ -194,8 +194,8 @@ def subjects(said: str) -> tuple[str, ...]:
     for subject in from_list:
         check_subject(subject)
     kept = tuple(one for one in from_list if not any(other != one and covers(other, one) for other in from_list))
-    for at, one in enumerate(kept):
-        for other in kept[at + 1 :]:
+    for index, one in enumerate(kept):
+        for other in kept[index + 1 :]:
             if meet(one, other) is not None:
                 raise ValueError(f"{one} and {other} have subjects in common: the server refuses that")
     return kept

@@ -425,10 +425,10 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     def _report(self, api: JetStreamApi) -> dict[str, Any]:
         states = self._states(api)
         report = encode_offsets(_ends(states))
-        for name, said in report["streams"].items():
+        for name, stream in report["streams"].items():
             if (reached := self._reached.get(name)) is not None:
-                said["behind"] = self._behind(api, Stretch(states[name], reached.seq + 1, states[name].last))
-        behind = [said["behind"]["messages"] for said in report["streams"].values() if "behind" in said]
+                stream["behind"] = self._behind(api, Stretch(states[name], reached.seq + 1, states[name].last))
+        behind = [stream["behind"]["messages"] for stream in report["streams"].values() if "behind" in stream]
         return report | ({"metrics": lag_metrics(behind)} if behind else {})
 
     def _behind(self, api: JetStreamApi, stretch: Stretch) -> dict[str, int]:
