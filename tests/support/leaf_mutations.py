@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 from unittest import mock
 
+from natsctl.api.subject_index import Steps
 from natsctl.broker.leaf.leaf_interest import LocalInterest
 from natsctl.broker.subscription import Delivery, Subscription
 from natsctl.jetstream.consumers import consumer_set
@@ -94,7 +95,7 @@ def mirror_begins_one_too_late() -> Patch:
 def interest_of_before_the_link_not_announced() -> Patch:
     start = LocalInterest.start
 
-    def nothing_yet(self: LocalInterest, subs: Iterable[Subscription], subjects: Iterable[bytes]) -> None:
-        start(self, (), subjects)
+    def nothing_yet(self: LocalInterest, subs: Iterable[Subscription], subjects: Iterable[bytes]) -> Steps[None]:
+        return start(self, (), subjects)
 
     return mock.patch.object(LocalInterest, "start", nothing_yet)

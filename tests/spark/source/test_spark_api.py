@@ -38,7 +38,7 @@ print(json.dumps([
     type(source(maxOffsetsPerTrigger="5").streamReader(schema).getDefaultReadLimit()).__name__,
     said(lambda: source().writer(schema, False)),
     said(lambda: source(filterPushdown="true").reader(schema)),
-    said(lambda: source(ackMode="explicit", consumer="C").streamReader(schema)),
+    said(lambda: source(ackMode="explicit", consumer="C").streamReader(schema).initialOffset()),
     said(lambda: source().streamWriter(schema, False)),
 ]))
 """
