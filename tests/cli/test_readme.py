@@ -43,7 +43,7 @@ def _run(line: str, server: ServerProcess, folder: Path) -> str:
 
 @pytest.mark.docs
 def test_the_commands_of_the_first_five_minutes_work(server: ServerProcess, tmp_path: Path) -> None:
-    first, second, third, *_ = BLOCK.findall(README.read_text())  # those behind are Spark's, in tests/spark
+    first, second, third, fourth, *_ = BLOCK.findall(README.read_text())  # those behind are Spark's, in tests/spark
     said = [_run(line, server, tmp_path) for line in first.splitlines()]
     assert len(said) == 6
     assert "order 1" in said[3]
@@ -56,6 +56,11 @@ def test_the_commands_of_the_first_five_minutes_work(server: ServerProcess, tmp_
     said = [_run(line, server, tmp_path) for line in third.splitlines()]
     assert "ORDERS" in (tmp_path / "account.yaml").read_text()
     assert "nothing to do" in said[3]
+    *lines, last = fourth.splitlines()
+    assert last.startswith("natsctl browse ")  # needs a terminal
+    said = [_run(line, server, tmp_path) for line in lines]
+    assert "Consumer ORDERS > NEW" in said[0]
+    assert "DEADLETTERS_ORDERS" in said[1]
 
 
 def _mentioned() -> list[tuple[str, str]]:
