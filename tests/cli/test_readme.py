@@ -60,7 +60,6 @@ def test_the_commands_of_the_first_five_minutes_work(server: ServerProcess, tmp_
     assert last.startswith("natsctl browse ")  # needs a terminal
     said = [_run(line, server, tmp_path) for line in lines]
     assert "Consumer ORDERS > NEW" in said[0]
-    assert "DEADLETTERS_ORDERS" in said[1]
 
 
 def _mentioned() -> list[tuple[str, str]]:
