@@ -15,6 +15,7 @@ from nats.js.errors import NotFoundError
 
 from natsctl.testing.process import ServerProcess
 from tests.support import patient_client
+from tests.support.nats_py_keys import history_of
 
 pytestmark = pytest.mark.both
 
@@ -124,7 +125,7 @@ async def test_a_guest_keeps_keys_in_the_owners_bucket(owner: Client, guest: Cli
     assert await there.put("k", b"1") == 1
     assert await there.update("k", b"2", last=1) == 2
     assert (await there.get("k")).value == (await bucket.get("k")).value == b"2"
-    assert [entry.revision for entry in await bucket.history("k")] == [1, 2]
+    assert [entry.revision for entry in await history_of(bucket, "k")] == [1, 2]
     with pytest.raises(NotFoundError):
         await there.get("none")
 

@@ -18,6 +18,7 @@ from nats.js.object_store import ObjectStore
 
 from natsctl.testing.process import ServerProcess
 from tests.support import patient_client
+from tests.support.nats_py_keys import history_of, keys_of
 from tests.support.patient_client import PATIENCE_S
 
 pytestmark = pytest.mark.both
@@ -184,10 +185,10 @@ async def test_history_keeps_so_many_values_and_a_purge_leaves_one_marker(js: Je
     bucket = await js.create_key_value(bucket="B", history=3)
     for number in range(5):
         await bucket.put("k", b"%d" % number)
-    assert [entry.value for entry in await bucket.history("k")] == [b"2", b"3", b"4"]
+    assert [entry.value for entry in await history_of(bucket, "k")] == [b"2", b"3", b"4"]
     assert (await bucket.get("k", revision=4)).value == b"3"
     await bucket.purge("k")
-    assert [(entry.operation, entry.revision) for entry in await bucket.history("k")] == [("PURGE", 6)]
+    assert [(entry.operation, entry.revision) for entry in await history_of(bucket, "k")] == [("PURGE", 6)]
     with pytest.raises(KeyNotFoundError):
         await bucket.get("k")
     assert await bucket.create("k", b"again") == 7
@@ -200,7 +201,7 @@ async def test_purge_deletes_leaves_values_alone(js: JetStreamContext) -> None:
     await bucket.put("gone", b"1")
     await bucket.delete("gone")
     await bucket.purge_deletes(olderthan=-1)
-    assert await bucket.keys() == ["kept"]
+    assert await keys_of(bucket) == ["kept"]
     assert (await bucket.status()).values == 1
 
 
@@ -220,7 +221,7 @@ async def test_keys_of_a_large_bucket_are_complete(js: JetStreamContext) -> None
     names = [f"key.{number}" for number in range(600)]
     for name in names:
         await bucket.put(name, b"v" * 100)
-    assert sorted(await bucket.keys()) == sorted(names)
+    assert sorted(await keys_of(bucket)) == sorted(names)
 
 
 async def objects(store: ObjectStore) -> list[str | None]:

@@ -12,6 +12,7 @@ from nats.js.errors import KeyNotFoundError as NatsKeyNotFoundError
 from natsctl.client.asset_config import new_kv_bucket, set_history
 from natsctl.client.kv import KeyValueBucket, compact, entries, removals
 from natsctl.client.manager import Manager
+from tests.support.nats_py_keys import history_of, keys_of
 
 LATER_NS = 2**62
 
@@ -39,9 +40,9 @@ async def test_nats_py_reads_what_is_written_here(clients: Any) -> None:
         for key in ("gone", "purged"):
             with pytest.raises(NatsKeyNotFoundError):
                 await kv.get(key)
-        assert await kv.keys() == ["a"]
-        assert [one.operation for one in await kv.history("gone")] == [None, "DEL"]
-        assert [one.operation for one in await kv.history("purged")] == ["PURGE"]
+        assert await keys_of(kv) == ["a"]
+        assert [one.operation for one in await history_of(kv, "gone")] == [None, "DEL"]
+        assert [one.operation for one in await history_of(kv, "purged")] == ["PURGE"]
         status = await kv.status()
         assert (status.history, status.ttl) == (5, 0)
 
