@@ -891,16 +891,19 @@ async def measured(server: ServerProcess, name: str, largest: int) -> dict[int, 
             except TimeoutError:
                 stuck = True
             took = time.perf_counter() - begun
-            if not stuck:
-                during = await since_last()
-                await asyncio.sleep(QUIET_S)
-                after = await since_last()
-                longest_s, cpu_s = max(during.longest_s, after.longest_s), max(during.cpu_s, after.cpu_s)
-                found[size] = Waits(longest_s, during.median_s, cpu_s, took)
-                await client.close()
-            else:
+            try:
+                async with asyncio.timeout(TOO_LONG_S):
+                    during = await since_last()
+                    await asyncio.sleep(QUIET_S)
+                    after = await since_last()
+            except TimeoutError:  # nobody is served
                 found[size] = Waits(took, took, took, took)
                 break
+            longest_s, cpu_s = max(during.longest_s, after.longest_s), max(during.cpu_s, after.cpu_s)
+            found[size] = Waits(longest_s, during.median_s, cpu_s, took)
+            if stuck:
+                break
+            await client.close()
     finally:
         prober.kill()
         prober.join()
