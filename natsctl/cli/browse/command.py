@@ -50,6 +50,10 @@ def background() -> str:
 
 async def show_browser(session: Session, manager: Manager, read_only: bool, theme: str) -> None:
     """Run the application until it ends."""
+    import asyncio
+    import contextlib
+    import signal
+
     from natsctl.cli.browse.actions import CommandRunner, leading_options
     from natsctl.cli.browse.app import BrowseApp
 
@@ -59,6 +63,11 @@ async def show_browser(session: Session, manager: Manager, read_only: bool, them
     runner = CommandRunner(options, url=url, read_only=read_only)
     app = BrowseApp(manager, runner, read_only=read_only, theme=theme, leading=leading_options(options))
     manager.connection.received.report = app.note
+    loop = asyncio.get_running_loop()
+    with contextlib.suppress(NotImplementedError):  # Windows
+        for number in (signal.SIGINT, signal.SIGTERM):
+            # An exception in the middle of its work would end the process before the terminal is restored.
+            loop.add_signal_handler(number, app.exit, None, 128 + number)
     await app.run_async()
     if app.return_code:
         raise SystemExit(app.return_code)

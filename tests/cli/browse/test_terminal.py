@@ -47,10 +47,11 @@ def test_a_key_ends_it_and_restores_the_terminal(browser: Callable[..., Any], ke
     assert end(child) == status
 
 
-def test_a_signal_ends_it_and_restores_the_terminal(browser: Callable[..., Any]) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_and_restores_the_terminal(browser: Callable[..., Any], number: signal.Signals) -> None:
     child = browser()
-    child.kill(signal.SIGTERM)
-    assert end(child) != 0
+    child.kill(number)
+    assert end(child) == 128 + number
 
 
 def test_a_crash_restores_the_terminal_and_shows_the_reason(browser: Callable[..., Any], tmp_path: Path) -> None:
