@@ -15,7 +15,7 @@ from nats.js.errors import NotFoundError
 
 from natsctl.testing.process import ServerProcess
 from tests.support import patient_client
-from tests.support.nats_py_keys import history_of
+from tests.support.patient_client import history_of
 
 pytestmark = pytest.mark.both
 

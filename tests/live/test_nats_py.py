@@ -18,8 +18,7 @@ from nats.js.object_store import ObjectStore
 
 from natsctl.testing.process import ServerProcess
 from tests.support import patient_client
-from tests.support.nats_py_keys import history_of, keys_of
-from tests.support.patient_client import PATIENCE_S
+from tests.support.patient_client import PATIENCE_S, history_of, keys_of
 
 pytestmark = pytest.mark.both
 

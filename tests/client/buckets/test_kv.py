@@ -12,7 +12,7 @@ from nats.js.errors import KeyNotFoundError as NatsKeyNotFoundError
 from natsctl.client.asset_config import new_kv_bucket, set_history
 from natsctl.client.kv import KeyValueBucket, compact, entries, removals
 from natsctl.client.manager import Manager
-from tests.support.nats_py_keys import history_of, keys_of
+from tests.support.patient_client import history_of, keys_of
 
 LATER_NS = 2**62
 
