@@ -19,7 +19,7 @@ def frame_copies(
     /,
 ) -> tuple[bytes, array[int], array[int], int]: ...
 def read_frames(
-    blob: bytes, start: int, places: list[int], first: int, salt: int, type: type[_M], messages: list[_M], /
+    blob: bytes, start: int, places: list[int], first: int, salt: int, type: type[_M], messages: list[_M] | None, /
 ) -> int: ...
 def first_deliveries(
     messages: Sequence[tuple[int, int, bytes, bytes, bytes]], ack_prefix: bytes, cseq: int, left: int, /

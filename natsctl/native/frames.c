@@ -271,8 +271,8 @@ static PyObject *new_message(PyTypeObject *type, const char *frame, size_t lengt
 
 PyDoc_STRVAR(read_frames_doc, "read_frames(blob, start, places, first, salt, type, messages) -> int\n\n"
                               "Append the messages whose frames begin at places[first:] of a file to `messages`; `start`\n"
-                              "is the place of `blob`. Return where the places leave the blob, or a frame is not whole;\n"
-                              "with a salt other than 0 also where a checksum is wrong.");
+                              "is the place of `blob`; None examines the frames only. Return where the places leave the\n"
+                              "blob, or a frame is not whole; with a salt other than 0 also where a checksum is wrong.");
 
 static PyObject *read_frames(PyObject *module, PyObject *const *args, Py_ssize_t count)
 {
@@ -303,6 +303,8 @@ static PyObject *read_frames(PyObject *module, PyObject *const *args, Py_ssize_t
         const uint8_t *covered = (const uint8_t *)frame + UNCHECKED_BYTES;
         if (salt && checksum(salt + (uint32_t)length, covered, length - UNCHECKED_BYTES) != load(frame + 8, 4))
             break;
+        if (args[6] == Py_None)
+            continue;
         PyObject *message = new_message((PyTypeObject *)args[5], frame, length);
         int failed = message == NULL || PyList_Append(args[6], message) < 0;
         Py_XDECREF(message);

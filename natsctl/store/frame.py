@@ -380,12 +380,12 @@ def _read_frames(
     first: int,
     salt: int,
     kind: type[StoredMessage],
-    messages: list[StoredMessage],
+    messages: list[StoredMessage] | None,
 ) -> int:
     """Append the messages whose frames begin at `places[first:]` of a file to `messages`; `start` is that of `blob`.
 
-    Return where the places leave the blob, or a frame is not whole; with a salt other than 0 also where a checksum is
-    wrong.
+    With None in its place they are only examined. Return where the places leave the blob, or a frame is not whole; with
+    a salt other than 0 also where a checksum is wrong.
     """
     new, size = tuple.__new__, len(blob)
     for done in range(first, len(places)):
@@ -396,6 +396,8 @@ def _read_frames(
         stop = at + length
         if length < HEAD_BYTES or stop > size or (salt and crc32(blob[at + 12 : stop], (salt + length) & MASK) != crc):
             return done
+        if messages is None:
+            continue
         body = at + HEAD_BYTES + slen
         header = b""
         if flags & HAS_HEADER:

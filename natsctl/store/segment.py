@@ -20,7 +20,6 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from itertools import chain, compress
-from zlib import crc32
 
 from natsctl.native import lib
 from natsctl.store import bulk, frame
@@ -427,8 +426,7 @@ CHECKED_SHARE = 4
 """Frames taken one by one, with a checksum, that cost so much."""
 
 _head_at = frame.HEAD.unpack_from
-_prefix_at = frame.PREFIX.unpack_from
-_MASK, _HEAD_BYTES = frame.MASK, frame.HEAD_BYTES
+_HEAD_BYTES = frame.HEAD_BYTES
 
 
 class SegmentReader:
@@ -470,19 +468,37 @@ class SegmentReader:
         out: list[StoredMessage] = []
         places, done = [*_offsets_at(segment, positions)], 0
         while done < len(places):
-            found = file.find(places[done])
-            if found is None:
-                self._cache.load(file)
-                found = file.find(places[done])
-            if found is None:
-                raise self._broken(segment, positions[done])
-            start, blob, trusted = found
-            before, salt = done, 0 if trusted else file.head.salt
-            done = frame.read_frames(blob, start, places, done, salt, StoredMessage, out)
-            if done == before:
-                raise self._broken(segment, positions[done])
+            done, _, _ = self._read(segment, positions, places, done, out)
         self._cache.touch(file)
         return out
+
+    def _read(
+        self, segment: Segment, positions: Sequence[int], places: list[int], first: int, out: list[StoredMessage] | None
+    ) -> tuple[int, int, bytes]:
+        """Examine the frames from the first on that one piece holds, and append their messages to `out`.
+
+        Return the number of the next frame, and the start and bytes of the piece.
+        """
+        file = segment.body
+        assert file is not None
+        start, blob, trusted = self._piece(segment, positions[first], places[first])
+        salt = 0 if trusted else file.head.salt
+        done = frame.read_frames(blob, start, places, first, salt, StoredMessage, out)
+        if done == first:
+            raise self._broken(segment, positions[first])
+        return done, start, blob
+
+    def _piece(self, segment: Segment, position: int, offset: int) -> tuple[int, bytes, bool]:
+        """Return (start, blob, trusted) of the kept piece that holds `offset`, after loading the file if need be."""
+        file = segment.body
+        assert file is not None
+        piece = file.find(offset)
+        if piece is None:
+            self._cache.load(file)
+            piece = file.find(offset)
+        if piece is None:
+            raise self._broken(segment, position)
+        return piece
 
     def frames_at(self, segment: Segment, positions: Sequence[int]) -> StoredFrames:
         """Return the frames of settled messages of one segment as they lie; `positions` ascend.
@@ -492,16 +508,18 @@ class SegmentReader:
         Consecutive frames of one range are one piece; its bytes are not examined if this process
         wrote them.
         """
-        sizes, offsets = segment.sizes, segment.offsets
+        sizes, offsets, is_one_piece = segment.sizes, segment.offsets, False
         if isinstance(positions, range):
             found = widened(sizes[positions.start : positions.stop])
             begin, last = offsets[positions.start], positions[-1]
             end = offsets[last] + sizes[last] + frame.FRAME_OVER_SIZE
-            pieces, trusted = self._span(segment, positions.start, begin, end)
-            if trusted and end - begin == sum(found) + len(found) * frame.FRAME_OVER_SIZE:
+            is_one_piece = end - begin == sum(found) + len(found) * frame.FRAME_OVER_SIZE
+            pieces, trusted = self._span(segment, positions.start, begin, end) if is_one_piece else ([], False)
+            if trusted:
                 return StoredFrames(found, pieces, len(found) // TRUSTED_SHARE)
-        found = array("I", map(sizes.__getitem__, positions))
-        return StoredFrames(found, self._checked(segment, positions), len(found) // CHECKED_SHARE)
+        else:
+            found = array("I", map(sizes.__getitem__, positions))
+        return StoredFrames(found, self._checked(segment, positions, found, is_one_piece), len(found) // CHECKED_SHARE)
 
     def _span(self, segment: Segment, position: int, begin: int, end: int) -> tuple[list[memoryview], bool]:
         """Return the bytes from one offset to another, `position` being the first, and whether all are trusted."""
@@ -509,13 +527,7 @@ class SegmentReader:
         assert file is not None
         pieces: list[memoryview] = []
         while begin < end:
-            found = file.find(begin)
-            if found is None:
-                self._cache.load(file)
-                found = file.find(begin)
-            if found is None:
-                raise self._broken(segment, position)
-            start, blob, trusted = found
+            start, blob, trusted = self._piece(segment, position, begin)
             if not trusted:
                 return [], False
             pieces.append(memoryview(blob)[begin - start : end - start])
@@ -523,29 +535,21 @@ class SegmentReader:
         self._cache.touch(file)
         return pieces, True
 
-    def _checked(self, segment: Segment, positions: Sequence[int]) -> list[memoryview]:
-        """Return the frames one by one, each of them checked unless this process wrote it."""
+    def _checked(
+        self, segment: Segment, positions: Sequence[int], sizes: array[int], is_one_piece: bool
+    ) -> list[memoryview]:
+        """Return frames of these accounted sizes as pieces, each frame examined unless this process wrote it."""
         file = segment.body
         assert file is not None
         pieces: list[memoryview] = []
-        sizes, salt = segment.sizes, file.head.salt
-        start, view, trusted, end = 0, memoryview(b""), False, -1
-        for position, offset in zip(positions, _offsets_at(segment, positions), strict=True):
-            if not start <= offset < end:
-                found = file.find(offset)
-                if found is None:
-                    self._cache.load(file)
-                    found = file.find(offset)
-                if found is None:
-                    raise self._broken(segment, position)
-                start, blob, trusted = found
-                view, end = memoryview(blob), start + len(blob)
-            at = offset - start
-            length = sizes[position] + frame.FRAME_OVER_SIZE
-            piece = view[at : at + length]
-            if not trusted and not _is_whole(piece, length, salt):
-                raise self._broken(segment, position)
-            pieces.append(piece)
+        places, done = [*_offsets_at(segment, positions)], 0
+        while done < len(places):
+            first = done
+            done, start, blob = self._read(segment, positions, places, done, None)
+            view = memoryview(blob)
+            for each in (done - 1,) if is_one_piece else range(first, done):
+                begin = places[first if is_one_piece else each] - start
+                pieces.append(view[begin : places[each] - start + sizes[each] + frame.FRAME_OVER_SIZE])
         self._cache.touch(file)
         return pieces
 
@@ -582,11 +586,3 @@ def _offsets_at(segment: Segment, positions: Sequence[int]) -> Iterable[int]:
         return map(offsets.__getitem__, positions)
     first, stop = positions[0], positions[-1] + 1
     return offsets.between(first, stop) if isinstance(offsets, Offsets) else offsets[first:stop]
-
-
-def _is_whole(piece: memoryview, length: int, salt: int) -> bool:
-    """Return whether a piece is a frame of that length with the checksum that it says."""
-    if len(piece) < length:
-        return False
-    _, said, crc = _prefix_at(piece)
-    return bool(said == length and crc32(piece[frame.PREFIX.size :], (salt + length) & _MASK) == crc)

@@ -160,13 +160,13 @@ def _stored(chance: random.Random) -> Words:
         chance.randrange(len(places) + 1),
         salt,
         StoredMessage,
-        [],
+        chance.choice(([], None)),
     )
 
 
 def _check_stored(end: int, *words: Any) -> None:
     specification: Callable[..., int] = frame._read_frames
-    messages: list[StoredMessage] = []
+    messages: list[StoredMessage] | None = None if words[-1] is None else []
     if (specification(*words[:-1], messages), messages) != (end, words[-1]):
         raise FaultError(f"{words[-1]!r} up to {end}, where the specification has {messages!r}")
 
