@@ -9,6 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +32,10 @@ FEWER = 10
 FEW = "{}: a query on few"
 """The name of that."""
 TIMES = 3
-"""Runs of each, of which the one that took the least CPU counts: other work on the machine only adds."""
+"""Runs of each, of which the one that took the least CPU counts: other work on the machine only adds.
+
+The queries take turns, so that none of them has a Java that has compiled more than another's.
+"""
 WARM_UPS = 3
 """Java compiles what runs often; what is measured is what a query on a large stream pays."""
 
@@ -73,13 +77,22 @@ def measure_through_spark(spark: SparkSession, server: ServerProcess, number: in
         "stream export by Spark, to Parquet": files.export_by_spark,
         "Spark writes a stream": lambda wanted: _write(memory(wanted), url),
     }
-    for name, work in queries.items():
-        most = number // WRITTEN_SHARE if "writes" in name else number
-        for _ in range(WARM_UPS):
-            work(most // FEWER)
-        fewer, whole = (_least(partial(work, number), pid) for number in (most // FEWER, most))
-        figures[name] = most - most // FEWER, whole - fewer
-        figures[FEW.format(name)] = most // FEWER, fewer
+    most = {name: number // WRITTEN_SHARE if "writes" in name else number for name in queries}
+    for _ in range(WARM_UPS):
+        for name, work in queries.items():
+            work(most[name])
+    fewer, whole = (
+        {name: Spent(inf, inf) for name in queries},
+        {name: Spent(inf, inf) for name in queries},
+    )
+    for _ in range(TIMES):
+        for name, work in queries.items():
+            for least, messages in ((fewer, most[name] // FEWER), (whole, most[name])):
+                spent = spent_by(partial(work, messages), pid)
+                least[name] = min(least[name], spent, key=lambda each: each.cpu_s)
+    for name in queries:
+        figures[name] = most[name] - most[name] // FEWER, whole[name] - fewer[name]
+        figures[FEW.format(name)] = most[name] // FEWER, fewer[name]
     return figures | measure_duckdb(files.exported, number)
 
 
@@ -122,10 +135,6 @@ def measure_duckdb(file: Path, number: int) -> Figures:
         "DuckDB groups the exported Parquet": (number, spent_by(lambda: duckdb.sql(group).fetchall())),
         "DuckDB, Parquet to Parquet": (number, spent_by(lambda: duckdb.sql(copy))),
     }
-
-
-def _least(work: Callable[[], None], pid: int) -> Spent:
-    return min((spent_by(work, pid) for _ in range(TIMES)), key=lambda spent: spent.cpu_s)
 
 
 def _drop(frame: DataFrame) -> None:
