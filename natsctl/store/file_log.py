@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate, repeat
 from operator import add
 from typing import TYPE_CHECKING, NamedTuple
@@ -629,7 +629,9 @@ class FileLog:
 def _fitting_frames(segment: Segment, positions: Sequence[int], room: int) -> int:
     """Return how many of the first positions have frames that fit into `room` bytes together."""
     if isinstance(positions, range):
-        sizes: Iterable[int] = segment.sizes[positions.start : positions.stop]
+        sizes: Sequence[int] = segment.sizes[positions.start : positions.stop]
     else:
-        sizes = map(segment.sizes.__getitem__, positions)
+        sizes = [segment.sizes[position] for position in positions]
+    if sum(sizes) + len(sizes) * _BESIDE_BYTES <= room:
+        return len(sizes)
     return bisect_right([*accumulate(map(add, sizes, repeat(_BESIDE_BYTES)))], room)

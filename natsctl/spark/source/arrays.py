@@ -102,9 +102,15 @@ class RowPicker:
         return column.take(self.indices(first, step, rows))
 
 
+_SCALARS: Final[dict[int, pa.Int64Scalar]] = {}
+
+
 def int_scalar(value: int) -> pa.Int64Scalar:
-    """Return a number as Arrow computes with it."""
-    return int_array((value,))[0]
+    """Return a number as Arrow computes with it; it is kept, so `value` is one of the few that the code names."""
+    scalar = _SCALARS.get(value)
+    if scalar is None:
+        scalar = _SCALARS[value] = int_array((value,))[0]
+    return scalar
 
 
 def sliced(data: bytes | pa.Buffer, begins: pa.Int64Array, ends: pa.Int64Array) -> pa.BinaryArray:

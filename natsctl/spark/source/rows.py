@@ -22,7 +22,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from natsctl.spark.source.arrays import binary_array, header_column, int_array, repeated_text, text_array
+from natsctl.spark.source.arrays import binary_array, header_column, int_array, int_scalar, repeated_text, text_array
 from natsctl.spark.source.errors import JetStreamSourceError, OptionError
 from natsctl.spark.source.link import ack_prefix, deliveries_of, place_of
 from natsctl.spark.source.payload_compression import DecompressionError, decompressed
@@ -123,7 +123,7 @@ class RowShape:
         if name == "subject":
             return text_array(rows.subjects)
         if name == "timestamp":
-            return pc.divide(rows.times_ns, int_array([1000])[0]).view(kind)
+            return pc.divide(rows.times_ns, int_scalar(1000)).view(kind)
         if name == "stream":
             return repeated_text(stream, len(rows.seqs))
         if name in _METADATA:
