@@ -159,7 +159,7 @@ class Edits(NamedTuple):
     config: ConfigFile = None
     replace: Annotated[
         bool,
-        Option("--replace", help="--config is the whole configuration: fields it leaves out take their defaults"),
+        Option("--replace", help="fields that --config leaves out take their defaults, also without a name in it"),
     ] = False
     unset: Unset = None
     interactive: Annotated[bool, Option("--interactive", "-i", help="edit the configuration in $EDITOR")] = False
@@ -168,6 +168,10 @@ class Edits(NamedTuple):
         """Raise UsageError for flags that exclude each other."""
         if self.replace and not self.config:
             raise UsageError("--replace needs --config FILE")
+
+    def is_whole(self, patch: Config) -> bool:
+        """Return whether the file is the whole configuration: one with a name is, as files of `nats` are."""
+        return self.replace or not NAMES.isdisjoint(patch)
 
     def change(self, given: Given) -> object:
         """Return a true value if anything is to be changed, by these or by the flags of a table."""
@@ -189,7 +193,8 @@ class Edits(NamedTuple):
         The asset keeps its name. `meanings` are descriptions of fields for the editor. Raises UsageError.
         """
         names = {key: value for key, value in live.items() if key in NAMES}
-        config = (dict(patch) if self.replace else merged(live, patch)) | names
+        own = {key: value for key, value in patch.items() if key not in NAMES}
+        config = (own if self.is_whole(patch) else merged(live, own)) | names
         if self.interactive:
             config = edit_config(session, config, model, what, meanings) | names
         apply(config, table, given)

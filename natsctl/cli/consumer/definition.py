@@ -15,7 +15,6 @@ from natsctl.api.times import format_time, is_zero
 from natsctl.api.units import MILLISECOND, MINUTE, parse_duration
 from natsctl.api.update_losses import consumer_losses
 from natsctl.cli.assets import (
-    NAMES,
     AssetEdit,
     Edits,
     FlagDialogue,
@@ -314,10 +313,11 @@ def edit(
 ) -> None:
     """Edit a consumer.
 
-    A file is merged into the configuration that the consumer has; with --replace it is the whole configuration.
+    A file with a `name` is the whole configuration: fields that it leaves out take their defaults. A file without a
+    name is merged into the configuration that the consumer has, unless with --replace.
     """
     edits.check()
-    named, patch = _patch(edits.config)
+    named, patch = _in_file(edits.config)
     stream = pick_stream(session, stream or named)
     live = live_consumer(session, stream, pick_consumer(session, stream, consumer))
     check_given(session, edits.change(given), "give flags such as --max-deliver 5, --config FILE or --interactive")
@@ -326,7 +326,7 @@ def edit(
     settle(wanted, given)
     edit = AssetEdit(
         what,
-        changes(before, wanted),
+        changes(before, _as_kept(stream, live.raw["name"], wanted) if edits.is_whole(patch) else wanted),
         consumer_losses(live.raw["config"], wanted, live.raw),
         lambda manager: manager.consumer_create(stream, wanted, action="update"),
         lambda answer, line: show_outcome(answer, json, line),
@@ -335,18 +335,22 @@ def edit(
     edit.send(session, live, wanted, force=force, json=json)
 
 
-def _patch(path: str | None) -> tuple[str | None, Config]:
-    """Return the stream and the configuration in the file, without names.
+def _as_kept(stream: str, name: str, config: Config) -> Config:
+    """Return the configuration with the defaults of a server."""
+    from natsctl.desired.assets import AssetKey
+    from natsctl.desired.server_defaults import normalised_leniently
 
-    The names on the command line select the consumer.
-    """
+    return normalised_leniently(AssetKey(stream, name), config)[0]
+
+
+def _in_file(path: str | None) -> tuple[str | None, Config]:
+    """Return the stream and the configuration in the file."""
     if path is None:
         return None, {}
     document = dict(load_object(path))
     named = document.pop("stream", None) or document.get("stream_name")
     document.pop("stream_name", None)
-    patch = config_in(renamed_from_preview(document, path), path, ConsumerConfig)
-    return named, {key: value for key, value in patch.items() if key not in NAMES}
+    return named, config_in(renamed_from_preview(document, path), path, ConsumerConfig)
 
 
 PREVIEW_NAMES = {

@@ -43,7 +43,8 @@ def edit(
 ) -> None:
     """Edit a stream.
 
-    A file is merged into the configuration that the stream has; with --replace it is the whole configuration.
+    A file with a `name` is the whole configuration: fields that it leaves out take their defaults. A file without a
+    name is merged into the configuration that the stream has, unless with --replace.
     """
     edits.check()
     name = pick_stream(session, stream)

@@ -280,7 +280,12 @@ def test_a_file_is_merged_or_replaces(orders: Run, tmp_path: Path) -> None:
     assert orders("con", "edit", "ORDERS", "C", "--config", str(file), "-f").code == 0
     config = config_of(orders, "C")
     assert (config["ack_wait"], config["max_deliver"], config["description"]) == (60 * 10**9, 5, "d")
-    assert orders("con", "edit", "ORDERS", "C", "--config", str(file), "--replace", "-f").code == 0
+    file.write_text("name: OTHER\nack_policy: explicit\nack_wait: 1m\n")
+    done = orders("con", "edit", "ORDERS", "C", "--config", str(file), "-f")
+    changed = [line.strip() for line in done.err.splitlines() if " → " in line]
+    assert [line.partition(":")[0] for line in changed] == [
+        *("Description (description)", "Maximum Deliveries (max_deliver)", "Filter Subject (filter_subject)"),
+    ]
     config = config_of(orders, "C")
     assert (config["ack_wait"], config["max_deliver"]) == (60 * 10**9, -1)
     assert "description" not in config

@@ -207,15 +207,15 @@ def test_republishing_ends_and_an_explicit_zero_is_no_limit(natsctl: Run) -> Non
     assert after["max_msgs"] == -1
 
 
-def test_a_file_is_merged_or_replaces_everything_it_leaves_out(natsctl: Run, tmp_path: Path) -> None:
+def test_a_file_is_merged_or_with_a_name_replaces_everything_it_leaves_out(natsctl: Run, tmp_path: Path) -> None:
     natsctl(*RICH)
     before = config(natsctl)
     patch = tmp_path / "patch.yaml"
     patch.write_text("max_age: 1d  # for people\nmax_bytes: 5GiB\n")
     natsctl("str", "edit", "S", "--config", str(patch), "-f")
     assert config(natsctl) == {**before, "max_age": 86400 * 10**9, "max_bytes": 5 * 2**30}
-    patch.write_text("subjects: [s.*]\ndescription: whole\n")
-    done = natsctl("str", "edit", "S", "--config", str(patch), "--replace", "-f")
+    patch.write_text("name: S\nsubjects: [s.*]\ndescription: whole\n")
+    done = natsctl("str", "edit", "S", "--config", str(patch), "-f")
     assert '  Description (description): "' in done.err
     assert '" → "whole"\n' in done.err
     changed = {line.strip().partition(":")[0] for line in done.err.splitlines() if " → " in line}
@@ -224,6 +224,7 @@ def test_a_file_is_merged_or_replaces_everything_it_leaves_out(natsctl: Run, tmp
         *("description", "max_msgs", "max_bytes", "max_age", "no_ack", "compression", "republish.src"),
         *("republish.dest", "allow_rollup_hdrs", "metadata.a", "metadata.team.name"),
     }
+    patch.write_text("subjects: [s.*]\ndescription: whole\n")
     again = natsctl("str", "edit", "S", "--config", str(patch), "--replace", "--dry-run")
     assert (again.code, again.out) == (0, "No difference in configuration\n")
 
@@ -235,7 +236,7 @@ def test_what_info_prints_replaces_a_stream_without_difference(natsctl: Run, tmp
     for name in ("S", "T", "M"):
         saved = tmp_path / f"{name}.json"
         saved.write_text(natsctl("str", "info", name, "-j").out)
-        assert natsctl("str", "edit", name, "--config", str(saved), "--replace", "--dry-run").code == 0, name
+        assert natsctl("str", "edit", name, "--config", str(saved), "--dry-run").code == 0, name
         assert natsctl("str", "edit", name, "--dry-run").code == 0, name
 
 
