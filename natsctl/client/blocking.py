@@ -1,9 +1,9 @@
 """A blocking connection to a NATS server, over the protocol of `wire/client.py`: requests, and raw bytes.
 
-Theory of operation. Received and unused bytes are in `_rest`, which always begins with a frame.
-`exchange` and `flush` take whole frames from it, answer PINGs on the way and keep messages of other subscriptions. A
-caller that needs bytes as fast as they arrive calls `read`, cuts them into frames itself, passes lines that are not
-messages to `handle_line`, and returns the rest with `unread` before any other request.
+Theory of operation. Received and unused bytes are in `_rest`, which always begins with a frame. `answer` and `flush`
+take whole frames from it, answer PINGs on the way and keep messages of other subscriptions and answers to other open
+requests. A caller that needs bytes as fast as they arrive calls `read`, cuts them into frames itself, passes lines that
+are not messages to `handle_line`, and returns the rest with `unread` before any other request.
 
 Failures are TimeoutError, ServerLineError, ConnectionError and ValueError. This module imports only `wire`, because
 Spark carries it to executors that have no natsctl.
@@ -14,8 +14,10 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Awaitable, Callable
-from typing import Any, Final, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from functools import partial
+from types import coroutine
+from typing import Any, Final, Generic, NoReturn, TypeVar
 
 from natsctl.wire.client import PING_LINE, ClientCredentials, ClientProtocol, encode_pub, encode_sub, encode_unsub
 from natsctl.wire.server_frames import BrokenFrameError, FrameBuffer, frames
@@ -45,6 +47,8 @@ class BlockingConnection:
         self._rest = b""
         self._inbox = ""
         self._requests = 0
+        self._open: dict[bytes, tuple[bytes, bytes, bytes, bytes] | None] = {}
+        """Requests without a reader yet, by reply subject, and the answers that have arrived."""
         self._sids = int(ANSWERS)
         self._left: set[bytes] = set()
 
@@ -150,15 +154,32 @@ class BlockingConnection:
 
     def exchange(self, subject: str, body: bytes, header: bytes, timeout_s: float) -> tuple[bytes, bytes]:
         """Return header block and body of the first answer to a request."""
+        reply = self.ask(subject, body, header)
+        try:
+            return self.answer(reply, timeout_s)
+        finally:
+            self.forget(reply)
+
+    def ask(self, subject: str, body: bytes, header: bytes) -> bytes:
+        """Send a request and return its reply subject; several requests can be open until `forget`."""
         begin, subject_bytes = b"", subject.encode()
         if not self._inbox:
             self._inbox = self.new_inbox()
             begin = encode_sub(f"{self._inbox}.*".encode(), b"", ANSWERS)
         self._requests += 1
         reply = f"{self._inbox}.{self._requests:x}".encode()
-        deadline_s = time.monotonic() + timeout_s
         self.send(begin + encode_pub(subject_bytes, reply, header, body))
-        return self._wait(ANSWERS, reply, deadline_s)[2:]
+        self._open[reply] = None
+        return reply
+
+    def answer(self, reply: bytes, timeout_s: float) -> tuple[bytes, bytes]:
+        """Return header block and body of the first answer to an open request."""
+        message = self._open[reply] or self._wait(ANSWERS, reply, time.monotonic() + timeout_s)
+        return message[2:]
+
+    def forget(self, reply: bytes) -> None:
+        """Close a request; an answer that still arrives is dropped."""
+        self._open.pop(reply, None)
 
     def next_of(self, sid: int, timeout_s: float) -> tuple[bytes, bytes, bytes, bytes]:
         """Return subject, reply, header block and body of the next message of a subscription."""
@@ -188,7 +209,10 @@ class BlockingConnection:
                         return subject, reply, header, body
                     if not sid:
                         self.handle_line(subject)
-                    elif sid not in self._left and sid != ANSWERS:
+                    elif sid == ANSWERS:
+                        if self._open.get(subject, awaited) is None:
+                            self._open[subject] = subject, reply, header, body
+                    elif sid not in self._left:
                         others.append(data[begin:end])
                 buffer.keep(data, at)
                 at = len(data)
@@ -203,12 +227,45 @@ class BlockingConnection:
         return self._wire
 
 
+@coroutine
+def turn() -> Generator[None]:
+    """Suspend work that has sent a request, so that other work can send its own before the answer is awaited."""
+    yield
+
+
 def completed(work: Awaitable[T]) -> T:
-    """Return the result of a coroutine that is never suspended; raises RuntimeError if it is."""
+    """Return the result of a coroutine that is suspended by `turn` only; raises RuntimeError otherwise."""
     steps = work.__await__()
     try:
-        next(steps)
+        while next(steps) is None:
+            pass
     except StopIteration as end:
         result: T = end.value
         return result
     raise RuntimeError("only requests on a plain connection can be awaited here")
+
+
+class StartedWork(Generic[T]):
+    """Work that has run up to its first `turn`; awaited, it runs to its end."""
+
+    def __init__(self, work: Coroutine[Any, Any, T]) -> None:
+        self._work = work
+        self._steps = work.__await__()
+        self._ended: Callable[[], T] | None = None
+        try:
+            next(self._steps)
+        except StopIteration as end:
+            result: T = end.value
+            self._ended = lambda: result
+        except Exception as failure:
+            self._ended = partial(_raise, failure)
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        return self._ended() if self._ended is not None else (yield from self._steps)
+
+    def cancel(self) -> None:
+        self._work.close()
+
+
+def _raise(failure: Exception) -> NoReturn:
+    raise failure

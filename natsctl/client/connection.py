@@ -24,14 +24,15 @@ import logging
 import random
 import sys
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TextIO
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 from natsctl.api.errors import NatsctlError, NotAuthorisedError, UnreachableError, UsageError
 from natsctl.api.subjects import subject_fault
 from natsctl.client.message import HeaderLike, Message, encode_headers, to_message
 from natsctl.client.nats_py import client_class, failure_class
 from natsctl.client.received import Received
+from natsctl.client.requests import end_tasks
 from natsctl.wire.client import ServerLineError
 
 if TYPE_CHECKING:
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
     from natsctl.client.servers import Target
     from natsctl.wire.client import ClientCredentials
 
+
+T = TypeVar("T")
 
 MAX_KEPT = 512 * 1024
 MAX_KEPT_BYTES = 128 * 1024 * 1024
@@ -224,9 +227,6 @@ class Connection:
 
     With `dry_run` callers raise DryRunError instead of a change; the connection itself sends everything.
     """
-
-    concurrent = True
-    """Whether several requests can wait for their answers at a time."""
 
     def __init__(self, target: Target, tracer: Tracer | None = None) -> None:
         self.target = target
@@ -583,6 +583,14 @@ class Connection:
             raise UnreachableError(f"no answer on {subject} within {wait_s:g}s") from None
         finally:
             del self._waiting[token]
+
+    def start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Run `work` side by side with other work on this connection."""
+        return asyncio.create_task(work)
+
+    async def end(self, tasks: Iterable[asyncio.Task[Any]]) -> None:
+        """Cancel started work and wait until it has ended."""
+        await end_tasks(tasks)
 
     def _on_answer(self, subject: bytes, reply: bytes, block: bytes, body: bytes) -> None:
         waiter = self._waiting.get(subject[len(self._inbox) :].decode())

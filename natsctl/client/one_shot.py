@@ -2,25 +2,24 @@
 
 Those take longer to import than a person waits for a list of names.
 
-`OneShotClient` serves completion; every failure is an `UnreachableError`. `PlainConnection` serves commands
-that make single requests or publish one message (`Session.ask`): it is the part of a Connection that `Requests` uses,
-and its methods block instead of being suspended, so that `completed` gets the result of their coroutines without an
-event loop. It reports only silence itself, and the end of a connection over which something may have been changed. On
-any other failure it raises NeedsMoreError, and the work is done again by nats-py, the only connection that describes
-failures.
+`OneShotClient` serves completion; every failure is an `UnreachableError`. `PlainConnection` serves commands that make
+requests or publish one message (`Session.ask`): it is the part of a Connection that `Requests` uses, and its methods
+block, so that `completed` gets the result of their coroutines without an event loop. Pages of a list are asked for
+ahead: `start` sends a request, and its answer is read when it is awaited. It reports only silence itself, and the end
+of a connection over which something may have been changed. On any other failure it raises NeedsMoreError, and the work
+is done again by nats-py, the only connection that describes failures.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import suppress
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 from natsctl.api.errors import NatsctlError, UnreachableError
-from natsctl.client.blocking import BlockingConnection, completed
+from natsctl.client.blocking import BlockingConnection, StartedWork, completed, turn
 from natsctl.client.message import Message, encode_headers, to_message
 from natsctl.client.received import Received, not_traced
 from natsctl.client.settings import credentials, credentials_at, tls_context, wants_tls
@@ -105,14 +104,7 @@ def open_one_shot(target: Target, deadline_s: float) -> OneShotClient | None:
 
 
 class NeedsMoreError(Exception):
-    """The work needs more than this client does, such as TLS, or failed in a way that nats-py describes.
-
-    `answered` are the answers that need not be asked for again, by subject and body.
-    """
-
-    def __init__(self, answered: Mapping[tuple[str, bytes], dict[str, Any]] = MappingProxyType({})) -> None:
-        super().__init__()
-        self.answered = dict(answered)
+    """The work needs more than this client does, such as TLS, or failed in a way that nats-py describes."""
 
 
 class PlainSubscription:
@@ -142,9 +134,9 @@ class PlainSubscription:
 
 
 class PlainConnection:
-    """The part of a Connection that single requests use, on one plain socket."""
+    """The part of a Connection that requests use, on one plain socket."""
 
-    reconnects = patient = lost = concurrent = False
+    reconnects = patient = lost = False
     tracer = None
     trace = trace_answer = staticmethod(not_traced)
 
@@ -184,12 +176,26 @@ class PlainConnection:
         self.received.subjects.append(subject)
         wait_s = timeout_s or self.timeout_s
         try:
-            header, answer = self._wire.exchange(subject, body, block, wait_s)
+            reply = self._wire.ask(subject, body, block)
+            try:
+                await turn()
+                header, answer = self._wire.answer(reply, wait_s)
+            finally:
+                self._wire.forget(reply)
         except TimeoutError:
             raise UnreachableError(f"no answer on {subject} within {wait_s:g}s") from None
         except (OSError, ValueError) as failure:
             raise self.failed(failure) from failure
         return to_message(b"", b"", answer, header)
+
+    def start(self, work: Coroutine[Any, Any, T]) -> StartedWork[T]:
+        """Send the first request of `work`; awaited, it is done."""
+        return StartedWork(work)
+
+    async def end(self, tasks: Iterable[StartedWork[Any]]) -> None:
+        """Give up started work."""
+        for task in tasks:
+            task.cancel()
 
     async def publish(
         self, subject: str, body: bytes = b"", *, reply: str = "", headers: HeaderLike | None = None

@@ -161,8 +161,6 @@ class Requests:
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
-        self.answered: dict[tuple[str, bytes], dict[str, Any]] = {}
-        """First pages of lists that another connection has received, by subject and body; each is used once."""
 
     async def ask(
         self,
@@ -284,37 +282,25 @@ class Requests:
 
         subject = endpoint.subject(*tokens, prefix=self.connection.target.api_prefix)
 
-        def asked(offset: int) -> bytes:
-            return json.dumps({**(body or {}), "offset": offset}).encode()
-
         async def page(offset: int) -> dict[str, Any]:
-            return await self.exchange(subject, asked(offset))
+            return await self.exchange(subject, json.dumps({**(body or {}), "offset": offset}).encode())
 
-        first = self.answered.pop((subject, asked(0)), None) or await page(0)
+        first = await page(0)
         limit, total = number_in(first, "limit", subject), number_in(first, "total", subject)
-        first_page = fresh(first)
-        if not 0 < limit < total:
-            yield first_page
-            return
-        if not self.connection.concurrent:
-            from natsctl.client.one_shot import NeedsMoreError
-
-            raise NeedsMoreError({(subject, asked(0)): first})
-        import asyncio
-
-        yield first_page
-        offsets = iter(range(limit, total, limit)[:MAX_PAGES])
-        running = deque(asyncio.create_task(page(offset)) for offset in islice(offsets, PAGES_AT_ONCE))
+        offsets = iter(range(limit, total, limit)[:MAX_PAGES] if limit else ())
+        start = self.connection.start
+        running = deque(start(page(offset)) for offset in islice(offsets, PAGES_AT_ONCE))
         try:
+            yield fresh(first)
             while running:
                 one = fresh(await running.popleft())
                 idle = 0 if one.get(key) else idle + 1
                 if idle > IDLE_PAGES:
                     return
-                running += (asyncio.create_task(page(offset)) for offset in islice(offsets, 1))
+                running += (start(page(offset)) for offset in islice(offsets, 1))
                 yield one
         finally:
-            await end_tasks(running)
+            await self.connection.end(running)
 
     async def pages(
         self, endpoint: ApiEndpoint, key: str, *tokens: str, body: dict[str, Any] | None = None
@@ -457,16 +443,12 @@ async def side_by_side(work: Callable[[S], Awaitable[T]], items: Iterable[S], at
 
 
 async def together(connection: Connection, *work: Coroutine[Any, Any, T]) -> list[T]:
-    """Return the results of requests, concurrent if the connection supports that."""
-    if connection.concurrent:
-        import asyncio
-
-        return await asyncio.gather(*work)
+    """Return the results of requests that are sent before the first answer is awaited."""
+    tasks = [connection.start(one) for one in work]
     try:
-        return [await one for one in work]
+        return [await task for task in tasks]
     finally:
-        for one in work:
-            one.close()
+        await connection.end(tasks)
 
 
 def encoded(body: Any) -> bytes:

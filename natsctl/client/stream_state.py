@@ -6,7 +6,6 @@ if a stream allows no direct gets only an upper bound is known.
 
 from __future__ import annotations
 
-import asyncio
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -14,8 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from natsctl.api import codec, endpoints
 from natsctl.api.errors import ApiResponseError, UnreachableError
 from natsctl.api.times import parse_time
-from natsctl.client.messaging.consumers import OrderedReader
-from natsctl.client.requests import not_understood
+from natsctl.client.requests import not_understood, together
 
 if TYPE_CHECKING:
     from natsctl.api.answers import StreamInfoAnswer, StreamMsgGetAnswer
@@ -182,6 +180,8 @@ def ranges(deleted: Iterable[int]) -> list[Gap]:
 
 async def walk_gaps(manager: Manager, live: Answer[StreamInfoAnswer], at: Callable[[int], None]) -> list[Gap]:
     """Return the gaps, found by reading the headers of every message; `at` is called with the number read."""
+    from natsctl.client.messaging.consumers import OrderedReader
+
     state = live.value.state
     found: list[Gap] = []
     expected, read = state.first_seq, 0
@@ -214,7 +214,8 @@ async def progress(manager: Manager, stream: str) -> LiveProgress:
 
     Consumers that elect a leader while they are listed are asked for one by one.
     """
-    of, consumers = await asyncio.gather(manager.stream_info(stream), manager.consumer_list(stream))
+    asked: list[Any] = [manager.stream_info(stream), manager.consumer_list(stream)]
+    of, consumers = await together(manager.connection, *asked)
     infos: list[Answer[Any]] = list(consumers)
     missing: list[str] = []
     for name in [*(consumers.raw.get("missing") or ()), *(consumers.raw.get("offline") or ())]:

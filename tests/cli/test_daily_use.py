@@ -110,7 +110,6 @@ def test_sql_in_other_forms_is_left_to_spark(query: str) -> None:
 
 async def test_no_suitable_peers_tells_how_many_servers_there_are() -> None:
     class Cluster:
-        concurrent = True
         reconnects = False
         received = Received()
         tracer = None

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
 from natsctl.api.errors import NatsctlError, NotAuthorisedError, UnreachableError, UsageError
+from natsctl.cli.framework.output import emit_name_pages
 from natsctl.client.blocking import FIRST_READ_BYTES, READ_BYTES, BlockingConnection, completed
 from natsctl.client.connection import ConnectionLostError
 from natsctl.client.dial import connect
 from natsctl.client.manager import Manager
-from natsctl.client.one_shot import NeedsMoreError, open_plain
+from natsctl.client.one_shot import NeedsMoreError, open_plain, open_wire
 from natsctl.client.servers import Target, resolve
 from natsctl.client.settings import Settings
 
@@ -172,14 +174,44 @@ def test_a_message_is_published_as_over_nats_py(server: Any) -> None:
     assert [one[:3] for one in ours] == [("shop.a", "answers", b"1\r\n2"), ("shop.b", "", b"")]
 
 
-def test_lists_of_several_pages_are_left_to_nats_py(fake: Any) -> None:
+def test_pages_of_a_list_are_asked_for_ahead(fake: Any) -> None:
     names = "$JS.API.STREAM.NAMES"
-    fake.answers[names] = b'{"total": 2, "offset": 0, "limit": 2, "streams": ["A", "B"]}'
+    fake.first[names] = b'{"total": 5, "limit": 2, "streams": ["A", "B"]}'
+    fake.answers[names] = b'{"total": 5, "limit": 2, "streams": ["C", "B"]}'
     with _serving(fake) as url, _plain(_target(url)) as connection:
-        assert completed(Manager(connection).stream_names()) == ["A", "B"]
-        fake.answers[names] = b'{"total": 3, "offset": 0, "limit": 2, "streams": ["A", "B"]}'
-        with pytest.raises(NeedsMoreError):
+        assert completed(Manager(connection).stream_names()) == ["A", "B", "C"]
+        fake.first[names] = b'{"total": 5, "limit": 2, "streams": ["A", "B"]}'
+        fake.answers[names] = b'{"error": {"code": 500, "description": "boom"}}'
+        with pytest.raises(NatsctlError, match="boom"):
             completed(Manager(connection).stream_names())
+    assert [json.loads(body)["offset"] for _, body in fake.published] == [0, 2, 4] * 2
+
+
+def test_answers_are_read_in_any_order_and_dropped_unread(fake: Any) -> None:
+    fake.answers |= {"a": b"1", "b": b"2", "c": b"3"}
+    with _serving(fake) as url:
+        wire = open_wire(_target(url), "test", 60)
+        a, b, c = (wire.ask(subject, b"", b"") for subject in "abc")
+        wire.forget(b)
+        assert [wire.answer(reply, 60) for reply in (c, a, a)] == [(b"", b"3"), (b"", b"1"), (b"", b"1")]
+        wire.flush(60)
+        wire.close()
+
+
+def test_names_of_a_list_that_is_read_again_are_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
+    async def pages(attempt: Any) -> AsyncIterator[list[str]]:
+        yield ["A", "B"]
+        if attempt == 1:
+            raise NeedsMoreError
+        yield ["C"]
+
+    def ask(show: Any) -> int:
+        with pytest.raises(NeedsMoreError):
+            completed(show(1))
+        return completed(show(2))
+
+    assert emit_name_pages(ask, pages) == 3
+    assert capsys.readouterr().out == "A\nB\nC\n"
 
 
 @pytest.mark.parametrize("subject", ["", "a b", "a\udc80"])
@@ -266,5 +298,5 @@ def test_one_message_is_sent_at_once_and_its_answer_read_into_a_small_buffer(
 
 
 def test_a_coroutine_that_waits_is_a_fault_of_the_program() -> None:
-    with pytest.raises(RuntimeError, match="plain connection"):
-        completed(asyncio.sleep(0))
+    with asyncio.Runner() as runner, pytest.raises(RuntimeError, match="plain connection"):
+        completed(runner.get_loop().create_future())

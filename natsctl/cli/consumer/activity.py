@@ -120,7 +120,7 @@ def _load(session: Session, stream: str) -> LiveProgress:
     from natsctl.client.stream_state import progress
 
     with suggesting(session, stream):
-        return session.run(lambda manager: progress(manager, stream))
+        return session.ask(lambda manager: progress(manager, stream))
 
 
 def _document(found: LiveProgress, leaders: bool) -> dict[str, Any]:

@@ -314,14 +314,15 @@ def emit_name_pages(
     after printing those before, and BrokenPipeError if the reader has gone.
     """
 
+    shown: set[str] = set()
+
     async def show(manager: Manager) -> int:
-        number = 0
         async for page in pages(manager):
-            names = list(page)
+            names = [name for name in page if name not in shown]  # `ask` asks again if a connection fails
             emit_names(names)
             sys.stdout.flush()
-            number += len(names)
-        return number
+            shown.update(names)
+        return len(shown)
 
     return ask(show)
 

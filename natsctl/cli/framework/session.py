@@ -168,7 +168,7 @@ class Session:
             link.last_used_s = time.monotonic()
 
     def ask(self, work: Callable[[Manager], Awaitable[T]], *, changes: bool = False) -> T:
-        """Return the result of `work(manager)`, which makes requests, or publishes, sequentially.
+        """Return the result of `work(manager)`, which makes requests, or publishes.
 
         A plain server is asked without asyncio and nats-py. Other work is left to `run`, which does all of the
         work again, unless it `changes` something that it may have done. Raises as `run`.
@@ -176,19 +176,13 @@ class Session:
         from natsctl.client.one_shot import NeedsMoreError
 
         options, link = self.options, self._linked()
-        answered: dict[tuple[str, bytes], dict[str, Any]] = {}
         if not (link.manager or link.embedded or self.lasting or options.trace or options.tls_insecure):
             _collect_again()
             try:
                 return self._ask_plainly(link, work, changes)
-            except NeedsMoreError as needed:  # nats-py knows how to do it, or how to say why not
-                answered = needed.answered
-
-        def rest(manager: Manager) -> Awaitable[T]:
-            manager.requests.answered = answered
-            return work(manager)
-
-        return self.run(rest)
+            except NeedsMoreError:
+                pass  # nats-py knows how to do it, or how to say why not
+        return self.run(work)
 
     def _ask_plainly(self, link: SessionLink, work: Callable[[Manager], Awaitable[T]], changes: bool) -> T:
         """Return the result of `work` on a plain connection.

@@ -6,6 +6,7 @@ change of the screen. `SCREENS=write python -m pytest tests/cli/screens` keeps w
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -28,7 +29,7 @@ from natsctl.cli.main import run
 from natsctl.cli.render.page import Page
 from natsctl.client.manager import Manager
 from natsctl.client.received import Received
-from natsctl.client.requests import Requests
+from natsctl.client.requests import Requests, end_tasks
 from tests.cli.conftest import groups_of
 
 WIDTHS = (60, 80, 200)
@@ -157,7 +158,8 @@ def canned(monkeypatch: pytest.MonkeyPatch) -> None:
                 dry_run=False,
                 timeout_s=5.0,
                 lost=False,
-                concurrent=True,
+                start=asyncio.ensure_future,
+                end=end_tasks,
                 close=close,
                 received=Received(),
             )
