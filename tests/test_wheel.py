@@ -101,7 +101,6 @@ def small_clone(tmp_path: Path) -> Path:
 
 
 def build(clone: Path, **environment: str) -> tuple[list[Path], int, str]:
-    """Build a wheel in the folder `dist`; return the wheels there, the exit status, and the lines on stderr."""
     words = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", "dist"]
     variables = {name: value for name, value in os.environ.items() if name != "NATSCTL_NATIVE"}
     done = subprocess.run(words, cwd=clone, env=variables | environment, capture_output=True, text=True)

@@ -13,7 +13,6 @@ from natsctl.api.nkey_pairs import NONCE_BYTES, CurvePair, SealError, SigningPai
 
 
 def raw_seed(text: str) -> bytes:
-    """Return the 32 bytes of a seed."""
     return base64.b32decode(text + "=" * (-len(text) % 8))[2:34]
 
 

@@ -81,7 +81,6 @@ def heard(session: Session) -> bytes:
 
 
 def finish(of: Broker) -> int:
-    """Let everybody go on to the end and return how many slices that took."""
     slices = 0
     while of.unfinished:
         resume_work(of.unfinished.popleft())
@@ -347,7 +346,6 @@ def test_many_subscriptions_sent_at_once_are_put_off() -> None:
 
 
 def removed_in_turns(harness: Broker) -> list[int]:
-    """Return how many subscriptions went in each step of the long work."""
     assert isinstance(harness.clock, SlowClock)
     harness.clock.step_ns, removed = 1, []
     while harness.long_work:

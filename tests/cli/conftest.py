@@ -58,8 +58,6 @@ class Published:
         return shown
 
     def running(self, run: Callable[..., int]) -> Callable[..., int]:
-        """The same function, which judges the documents of a command that succeeds."""
-
         def judged(noun: Any, words: list[str], given: dict[str, Any], host: Any = None) -> int:
             outer, self._documents = self._documents, []
             try:
@@ -246,8 +244,6 @@ def spawned(words: list[str], environment: dict[str, str], **options: Any) -> An
 
 
 class Person:
-    """Types answers at a terminal, of 100 columns by default."""
-
     def __init__(self, url: str, command: str, words: list[str], columns: int) -> None:
         environment = {**os.environ, "NATS_URL": url, "TERM": "xterm-256color", "NO_COLOR": "1"}
         environment.pop("COLUMNS", None)

@@ -24,7 +24,6 @@ Run = Callable[..., Any]
 
 @pytest.fixture
 def batch(natsctl: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Runs lines from a file, or with `stdin` from stdin."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.chdir(tmp_path)
 

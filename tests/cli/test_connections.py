@@ -45,7 +45,6 @@ def kind(request: pytest.FixtureRequest) -> Kind:
 
 @pytest.fixture(params=LOGINS, ids=["user", "token"])
 def guarded(request: pytest.FixtureRequest, kind: Kind, tmp_path: Path) -> Iterator[tuple[str, list[str]]]:
-    """The address of a server, and logins for its URL."""
     text = f"jetstream {{ store_dir: {json.dumps(str(tmp_path / 'js'))} }}\nauthorization {{ {request.param} }}\n"
     with ConfServer(tmp_path / "server", kind, text) as process:
         yield process.url.removeprefix("nats://"), LOGINS[request.param]

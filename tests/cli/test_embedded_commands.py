@@ -42,7 +42,6 @@ class Alone:
         return process
 
     def __call__(self, line: str, code: int = 0, **environment: str) -> tuple[str, str]:
-        """Run a command to its end; what it wrote to stdout and stderr."""
         process = self.start(line, **environment)
         out, err = process.communicate(timeout=WITHIN_S)
         assert process.returncode == code, f"{line}\n{out}\n{err}"

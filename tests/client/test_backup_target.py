@@ -159,7 +159,6 @@ DEEP = b'{"config":' * 100_000
 
 
 def put(folder: Path, meta: object = META) -> Path:
-    """Make a backup with a description and no data."""
     folder.mkdir()
     (folder / "backup.json").write_bytes(meta if isinstance(meta, bytes) else json.dumps(meta).encode())
     (folder / "stream.tar.s2").touch()

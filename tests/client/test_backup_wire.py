@@ -47,7 +47,6 @@ async def _fill(manager: Manager, storage: str = "file") -> None:
 
 @pytest.fixture
 async def filled(server: Any) -> AsyncIterator[Manager]:
-    """A manager of a server that has the stream ORDERS."""
     async with await connected(server.url) as connection:
         await _fill(Manager(connection))
         yield Manager(connection)

@@ -25,8 +25,6 @@ STREAM = (
 
 
 class Inner:
-    """nats-py's parser, as far as it is asked."""
-
     def __init__(self) -> None:
         self.seen = b""
         self.buf = b""

@@ -164,7 +164,6 @@ def test_only_what_was_acknowledged_on_an_earlier_connection_is_repeated() -> No
 
 
 async def _drop(connection: Connection) -> None:
-    """End the connection as a server that dies does."""
     connection._client._transport._io_writer.transport.abort()
     while not connection.lost:
         await asyncio.sleep(0)

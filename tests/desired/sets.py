@@ -21,7 +21,6 @@ SERVER = {"server_name": "one", "version": "2.15.2", "api_level": 5}
 
 
 def key_of(name: str) -> AssetKey:
-    """The key of `STREAM` or `STREAM > CONSUMER`."""
     stream, _, consumer = name.partition(" > ")
     return AssetKey(stream, consumer)
 

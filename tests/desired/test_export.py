@@ -25,7 +25,6 @@ LAYOUTS = ("plain.yaml", "split.yaml", "plain.json", "split.json")
 
 
 def read(*texts: tuple[str, str]) -> DocumentSet:
-    """The documents of a folder with these files, where no variable is set."""
     with tempfile.TemporaryDirectory() as folder:
         for name, text in texts:
             Path(folder, name).write_bytes(text.encode())

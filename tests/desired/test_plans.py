@@ -47,7 +47,6 @@ def told(change: Change) -> dict[str, Any]:
 
 
 def plans(case: dict[str, Any]) -> list[dict[str, Any]]:
-    """What comes of each of the document sets of a case."""
     found = []
     for asked in case["plans"]:
         wanted = documents(asked["wanted"], protect=asked.get("protect", ()))

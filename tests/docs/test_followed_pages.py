@@ -59,7 +59,6 @@ class Shell:
         return printed
 
     def _ended(self, line: str) -> tuple[int, str]:
-        """Run a line, and return its exit status and what it printed."""
         assert self._bash.stdin is not None and self._bash.stdout is not None
         self._bash.stdin.write(f"{{ {line}\n}} </dev/null; printf '\\n{MARK}%s\\n' $?\n")
         self._bash.stdin.flush()

@@ -26,7 +26,6 @@ RETIRED = _RETIRED.split()
 
 
 def words(name: str) -> str:
-    """Return a name's words in lower case, with `_` around and between them."""
     return "_" + "_".join(re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+", name)).lower() + "_"
 
 

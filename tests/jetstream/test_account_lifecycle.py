@@ -27,8 +27,6 @@ def importing(share: bool = False) -> tuple[AccountConfig, AccountConfig]:
 
 
 class Tenants:
-    """A machine with accounts A and B and a client of each."""
-
     def __init__(self, *configs: AccountConfig, machine: Machine | None = None) -> None:
         options = BrokerOptions(auth=StaticAuthenticator(users=USERS))
         self.machine = machine or Machine(options=JetStreamOptions(accounts={}), broker_options=options)

@@ -64,8 +64,6 @@ def test_rearming_does_not_grow_the_heap() -> None:
 
 
 class Runner:
-    """Has `left` messages to deliver."""
-
     def __init__(self, machine: Machine, left: int) -> None:
         self.machine, self.left, self.runs = machine, left, list[int]()
 

@@ -109,7 +109,6 @@ def metered(jet: Jet) -> Iterator[Meter]:
 
 
 def filled(count: int, subjects: int = SUBJECTS, **config: Any) -> Jet:
-    """Return a stream of `count` messages on so many subjects."""
     jet = Jet(Metered())
     jet.stream("S", "s.>", allow_direct=True, allow_rollup_hdrs=True, **config)
     store, now_ns = stream_of(jet).store, jet.machine.clock.now_ns()
@@ -226,7 +225,6 @@ def most_lines(machine: Metered, act: Callable[[], object]) -> int:
 
 
 def with_pending(count: int = MANY, **config: Any) -> tuple[Jet, Metered, Message]:
-    """Return a stream all of whose messages wait for acks, and the last of them as it was delivered."""
     jet = filled(count)
     jet.consumer("C", max_ack_pending=-1, ack_wait=60 * SECOND, **config)
     if config.get("deliver_subject"):

@@ -113,7 +113,6 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Programs]:
 
 
 def urls(server: ServerProcess) -> tuple[str, str]:
-    """Return where clients and WebSocket clients connect, without schemes."""
     ports = json.loads((server.store_dir / f"nats-server_{server.pid}.ports").read_text())
     client, websocket = (ports[kind][0].rpartition(":")[2] for kind in ("nats", "websocket"))
     return f"localhost:{client}", f"localhost:{websocket}"

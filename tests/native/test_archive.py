@@ -32,14 +32,12 @@ damage = st.none() | st.tuples(st.integers(0, 1 << 20), st.integers(0, 255))
 
 
 def without(module: Any, work: Any) -> Any:
-    """Return the result of `work`, or the text of its ArchiveError, where that module works in Python."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "lib", None)
         return outcome(work)
 
 
 def outcome(work: Any) -> Any:
-    """Return the result of `work`, or the text of its error."""
     try:
         return work()
     except (ArchiveError, s2.S2FrameError) as fault:
@@ -47,7 +45,6 @@ def outcome(work: Any) -> Any:
 
 
 def damaged(data: bytes, where: tuple[int, int] | None) -> bytes:
-    """Return the bytes with one changed, or cut there."""
     if where is None or not data:
         return data
     at, byte = where[0] % len(data), where[1]
@@ -90,7 +87,6 @@ def test_any_body_of_a_frame(body: bytes, plain: bool) -> None:
 
 
 def read_block(data: bytes) -> list[Any]:
-    """Return what is in the bytes of a block."""
     feed, found = ArchiveFeed(), list[Any]()
     feed.add(data)
     for item in archive_v1.read_block(TarFile("1.blk", len(data)), feed, archive_v1.hasher_of("S-1")):
@@ -122,7 +118,6 @@ def test_a_block_of_version_1(chosen: list[ArchivedMessage], where: tuple[int, i
 
 
 def read_records(data: bytes) -> list[Any]:
-    """Return the messages of version 2 in some bytes, where they end, what the next needs, and whether all came."""
     records, *rest = archive_v2._read(data)
     return [*records, *rest]
 

@@ -74,7 +74,6 @@ known = st.integers(0, SUBJECTS - 1)
 
 
 def column_of(numbers: list[int]) -> array[int]:
-    """Return a column as a sealed segment keeps it."""
     return columns.narrowed(array("I", numbers))
 
 

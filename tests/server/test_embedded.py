@@ -58,7 +58,6 @@ class OtherCommand:
         self.role, self.url = self.process.stdout.readline().split()
 
     def end(self) -> str:
-        """End in good order and return what the command said."""
         out, _ = self.process.communicate("\n", timeout=PATIENCE_S)
         return out
 

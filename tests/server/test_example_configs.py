@@ -88,8 +88,6 @@ def start(kind: Kind, tmp_path: Path) -> Any:
 
 
 class Clients:
-    """Clients that note what the server says against them."""
-
     def __init__(self) -> None:
         self.open: list[Client] = []
         self.errors: list[str] = []

@@ -101,7 +101,6 @@ NOT_HEADERS = [b"CONNECT {}\r\n", b"PING\r\nPING\r\n", b"PROXYTCP", b"proxy TCP4
 
 
 def read(pieces: list[bytes]) -> tuple[tuple[str, int] | None, bytes]:
-    """Return source and rest of a header in pieces."""
     header, rest = ProxyHeader(), list(pieces)
     while rest:
         if header.feed(rest.pop(0)):

@@ -30,7 +30,6 @@ class DueCalls:
         return None
 
     def run(self) -> int:
-        """Run what is due now, and return how much that was."""
         due, self.due = self.due, []
         for callback in due:
             callback()

@@ -155,7 +155,6 @@ class StoreHarness:
         self.options = StoreOptions(segment_bytes=2048, reserve_bytes=0, high_water_interval_ns=0, block_bytes=1000)
 
     def open(self) -> Store:
-        """Open a store, as after the end of the process before."""
         self.disk.kill()
         disk = EncryptedDisk(self.disk, self.key, self.nonces.randbytes, cost=2) if self.key else self.disk
         store = Store(disk, self.options, lambda: next(self.salts), lambda: self.now, self.log.append)
@@ -171,7 +170,6 @@ class StoreHarness:
         count: int,
         subject: Callable[[int], bytes] = lambda n: b"s.%d" % (n % 3),
     ) -> None:
-        """Append `count` messages and commit them."""
         for n in range(count):
             stream.append(subject(n), b"", b"payload %d" % n, 1000 + n)
         pump(store)

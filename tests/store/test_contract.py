@@ -325,7 +325,6 @@ def test_random_operations_agree_with_a_plain_model(lab, stream):
 
 
 def small_commit(stream: StreamStore) -> bool:
-    """Commit what is buffered and return whether that was small."""
     commit = stream.begin_commit()
     assert commit is not None
     small = commit.is_small

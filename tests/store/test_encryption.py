@@ -65,7 +65,6 @@ def lab() -> Lab:
 
 
 def fill(store: Store, key: str = "$G/STREAM-IN-CLEAR", count: int = 60) -> None:
-    """Make a stream with several segments and a journal."""
     stream = store.create(key, b'{"meta-in-clear": 1}', "file")
     pump(store)
     for number in range(count):
@@ -432,7 +431,6 @@ def test_a_failed_creation_for_lack_of_room_leaves_no_file(bench: Bench) -> None
 
 
 def full_disk(call: str) -> DiskFault | None:
-    """Return the fault of a full disk for writes."""
     return DiskFault(errno.ENOSPC) if call == "pwrite" else None
 
 

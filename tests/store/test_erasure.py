@@ -16,7 +16,6 @@ def body(n):
 
 
 def made(lab, count=60, compress=False):
-    """Return a store and a stream of a few sealed segments with index files."""
     store = lab.open()
     stream = store.create("A", b"", "file")
     for n in range(1, count + 1):
@@ -27,14 +26,12 @@ def made(lab, count=60, compress=False):
 
 
 def begun(stream):
-    """Return a commit that has done its disk work and has not ended."""
     commit = stream.begin_commit()
     commit.run()
     return commit
 
 
 def rewriting(store, stream):
-    """Return a commit that has just written the first segment anew, and not ended."""
     for seq in range(2, stream._index.bases[1] - 2):
         stream.remove(seq)
     commit = begun(stream)

@@ -24,7 +24,6 @@ def some_bytes(size, seed=1):
 
 
 def made(lab, count=60, on=True):
-    """Return a stream with several sealed segments, compressed if `on`."""
     store = lab.open()
     stream = store.create("A", b"", "file")
     stream.compress(on)
@@ -51,7 +50,6 @@ def packed_files(lab):
 
 
 def on_disk(lab, data):
-    """Return whether any file holds `data`, compressed or not."""
     paths = [path for path in lab.disk.names if path.endswith(".seg")]
     files = [open_segment(lab.disk, path) for path in paths]
     return lab.disk.contains(data) or any(data in file.pread(file.size(), 0) for file in files)

@@ -26,7 +26,6 @@ def frames_of(stream, first, last, filters=ALL, max_bytes=1 << 30):
 
 
 def check(stream):
-    """Compare runs of frames with what is read message by message."""
     for filters in FILTERS:
         for max_bytes in (1, 400, 5000, 1 << 30):
             found, seq, last = [], 1, stream.durable_seq

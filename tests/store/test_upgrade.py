@@ -32,7 +32,6 @@ ARCHIVES = sorted(str(path.relative_to(VERSIONS)) for path in VERSIONS.glob("*/*
 
 
 def unpacked(name, folder):
-    """Return a folder that a version wrote, and what was in it."""
     unpack(VERSIONS / name, folder)
     return folder, json.loads((folder / "expected.json").read_text())
 

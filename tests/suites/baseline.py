@@ -36,7 +36,6 @@ def folder_of(arguments: argparse.Namespace, suite: str) -> Path:
 
 
 def finish(results: Results, baseline: Path, suite: str, *, write: bool) -> int:
-    """Write the baseline anew, or judge by it; return the exit status."""
     if write:
         write_baseline(results, baseline)
         return 0
@@ -44,7 +43,6 @@ def finish(results: Results, baseline: Path, suite: str, *, write: bool) -> int:
 
 
 def prepare_server(work: Path, server: str) -> Path:
-    """Return a folder whose `nats-server` is the one to test."""
     folder = work / f"bin-{server}"
     folder.mkdir(exist_ok=True)
     program = folder / "nats-server"
@@ -89,7 +87,6 @@ def write_baseline(results: Results, path: Path) -> None:
 
 
 def read_baseline(path: Path) -> dict[str, tuple[Outcome, str]]:
-    """Return outcome on the reference and reason for an exception, by test."""
     baseline: dict[str, tuple[Outcome, str]] = {}
     for line in path.read_text().splitlines():
         entry, _, reason = line.partition("  # ")

@@ -27,7 +27,6 @@ TEST_TIMEOUT_S: Final = 180
 
 
 def main() -> int:
-    """Run the suite and return the exit status: 0 when everything is as the baseline says."""
     parser = baseline.parser_of(__doc__)
     parser.add_argument("--server", choices=("natsctl", "reference"), default="natsctl")
     arguments = parser.parse_args()
@@ -42,7 +41,6 @@ def main() -> int:
 
 
 def build(sources: Path, work: Path) -> Path:
-    """Return the program that has the tests; it is built once."""
     program = work / "build" / "bin" / "testsuite"
     if not program.exists():
         options = ["-DNATS_BUILD_STREAMING=OFF", "-DNATS_BUILD_EXAMPLES=OFF", "-DCMAKE_BUILD_TYPE=Release"]

@@ -69,7 +69,6 @@ class Server:
         return self.folder.parent / f"{self.folder.name.partition('-')[0]}-tls"
 
     def configuration(self) -> str:
-        """Return nats.conf, made of the template of the service and the snippets of the request."""
         snippets: dict[str, str] = self.request.get("snippets") or {}
         lines = [snippets.get("top", ""), f'server_name: "{self.name}"', f"listen: 127.0.0.1:{self.ports['client']}"]
         lines.append(snippets.get("accounts", ACCOUNTS))
@@ -125,7 +124,6 @@ class Server:
         raise RuntimeError(f"{self.name} did not start: {(self.folder / 'log').read_text()[-600:]}")
 
     async def stop(self) -> None:
-        """End the process, in good order if it takes the signal."""
         if self.process is None or self.process.returncode is not None:
             return
         self.process.terminate()
@@ -177,7 +175,6 @@ class Tester:
         return await self.create("cluster", request, int(request["servers"]))
 
     async def create(self, kind: str, request: dict[str, Any], count: int) -> dict[str, Any]:
-        """Start the servers of an instance and describe them."""
         instance = uuid.uuid4().hex
         names = [
             "client",
@@ -215,7 +212,6 @@ class Tester:
         return {"shutdown": True}
 
     async def update_server(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Write another configuration, for the next reload or start."""
         server = self.find(request)
         server.request = {**server.request, "snippets": request.get("snippets")}
         if request.get("tls_timeout") is not None:
@@ -249,7 +245,6 @@ class Tester:
 
 
 def certificates(asked: dict[str, Any], folder: Path) -> dict[str, str]:
-    """Write the certificates of an authority, a server and a client into the folder; return the client's side."""
     authority = Authority(folder, folder.name)  # of its own name: another instance's is a stranger
     sans = asked.get("sans") or ["localhost", "127.0.0.1", "::1"]
     addresses = [name for name in sans if ":" in name or name.replace(".", "").isdigit()]
@@ -270,7 +265,6 @@ def free_ports(count: int) -> list[int]:
 
 
 def main() -> int:
-    """Run the suite and return the exit status: 0 when everything is as the baseline says."""
     parser = baseline.parser_of(__doc__)
     parser.add_argument("--server", choices=("natsctl", "reference"), default="natsctl")
     parser.add_argument("--run", help="only the tests that match, as go test takes it")
@@ -310,7 +304,6 @@ async def run_suite(sources: Path, work: Path, server: str, pattern: str | None)
 
 
 async def run_tests(sources: Path, log: Path, port: int, pattern: str | None) -> Results:
-    """Return what one `go test` says, by package and test."""
     command = [
         "go",
         "test",

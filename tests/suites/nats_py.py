@@ -51,7 +51,6 @@ GROUPS: Final = (
 
 
 def main() -> int:
-    """Run the suite and return the exit status: 0 when everything is as the baseline says."""
     parser = baseline.parser_of(__doc__)
     parser.add_argument("--server", choices=("natsctl", "reference"), default="natsctl")
     arguments = parser.parse_args()
@@ -64,7 +63,6 @@ def main() -> int:
 
 
 def run_group(group: Group, sources: Path, work: Path, binaries: Path) -> Results:
-    """Return the outcomes of one group; what failed was run twice."""
     python = environment(group, sources, work)
     if python is None:
         print(f"{group.name}: needs one of {', '.join(PYTHONS)}, not run", file=sys.stderr)

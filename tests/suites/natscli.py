@@ -33,7 +33,6 @@ ENDS: Final[Mapping[str, Outcome]] = {"PASS": "passed", "FAIL": "failed", "SKIP"
 
 
 def main() -> int:
-    """Run the suite and return the exit status: 0 when everything is as the baseline says."""
     parser = baseline.parser_of(__doc__)
     parser.add_argument("--tool", choices=("natsctl", "reference"), default="natsctl")
     parser.add_argument("--run", default="", help="only the tests whose names match this regular expression")
@@ -61,7 +60,6 @@ def build(sources: Path, work: Path) -> Path:
 
 
 def install(place: Path, tool: str) -> None:
-    """Put the program under test where the tests look for it."""
     place.unlink(missing_ok=True)
     if tool == "natsctl":
         place.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m natsctl "$@"\n')
@@ -79,7 +77,6 @@ def listed(program: Path) -> list[str]:
 
 
 def run_test(program: Path, work: Path, name: str) -> Outcome:
-    """Run one test and return how it ended; its log is kept."""
     folder, home = work / "module" / "nats" / "tests", work / "home" / name
     home.mkdir(parents=True, exist_ok=True)
     command = [*baseline.own_network(), str(program), "-test.v", "-test.run", f"^{name}$"]

@@ -48,7 +48,6 @@ def test_command_lines_of_the_tool_are_understood() -> None:
 
 
 def command_lines(page: Path) -> list[str]:
-    """Return what follows `natsctl` in blocks of commands, without comments."""
     blocks = re.findall(r"```console\n(.*?)```", page.read_text(), re.DOTALL)
     lines = (line.split("  #")[0].strip() for block in blocks for line in block.splitlines())
     return [line for line in lines if line.startswith("natsctl ")]

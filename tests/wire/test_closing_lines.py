@@ -21,7 +21,6 @@ UNKNOWN: Final = b"-ERR 'Unknown Protocol Operation'\r\n"
 
 
 def answer(url: str, lines: bytes) -> bytes:
-    """Return what a server answers to lines and a PING; without the PONG it has closed the connection."""
     host, _, port = url.rpartition("/")[2].rpartition(":")
     with socket.create_connection((host, int(port)), PATIENCE_S) as sock:
         received = b""

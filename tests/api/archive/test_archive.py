@@ -67,7 +67,6 @@ def written(
 
 
 def read(data: bytes, step: int = 1 << 20) -> list[Item | ArchivedMessage]:
-    """Return what an archive holds, each message by itself."""
     reader = ArchiveReader()
     items: list[Item | ArchivedMessage] = []
     for at in range(0, len(data), step):

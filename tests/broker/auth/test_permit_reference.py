@@ -59,7 +59,6 @@ class Chance:
         return f"{{user: u{number}, password: x, permissions: {{ {rules} }} }}"
 
     def talk(self) -> list[bytes]:
-        """Return what one user says: subscriptions and messages, each alone."""
         found = []
         for sid in range(ROUNDS):
             if self.rng.random() < 0.6:

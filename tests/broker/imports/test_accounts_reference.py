@@ -131,7 +131,6 @@ def hello(name: str) -> bytes:
 
 
 def messages(data: bytes) -> int:
-    """Return how many messages there are in what a client heard."""
     return len(_MESSAGE.findall(data))
 
 

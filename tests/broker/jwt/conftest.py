@@ -44,8 +44,6 @@ class Guest:
 
 
 class Operated:
-    """A broker that trusts the operator of an operator."""
-
     def __init__(self, operator: Operator, preload: Mapping[str, str] | None = None, **trust: Any) -> None:
         self.operator = operator
         self.clock = TurnedClock()

@@ -19,7 +19,6 @@ START_S = 1_700_000_000
 
 
 def link_of(town: Any, user: UserLogin) -> LeafLink:
-    """Return a link that has shown a user's JWT."""
     leafs = LeafLinks(town.broker, LeafOptions(host="127.0.0.1", port=7422), Lines())
     link = leafs.accept("127.0.0.1", 1)
     info = msgspec.json.decode(b"".join(link.take_output()).removeprefix(b"INFO "))

@@ -13,7 +13,6 @@ HEADER = b"NATS/1.0\r\nA: b\r\n\r\n"
 
 
 def lines(cable: MemoryLink, mark: str) -> list[bytes]:
-    """Return the lines that one side has said since the last call."""
     said = b"".join(data for side, data in cable.carried if side == mark)
     cable.carried[:] = [entry for entry in cable.carried if entry[0] != mark]
     return said.split(b"\r\n")[:-1]

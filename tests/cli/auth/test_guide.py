@@ -58,8 +58,6 @@ auth account push CLIENT --context system
 
 @pytest.fixture
 def lines(natsctl: Run) -> Callable[..., None]:
-    """Run lines, each of which succeeds; words of `given` are replaced."""
-
     def run(text: str, **given: str) -> None:
         for line in text.strip().splitlines():
             for name, value in given.items():

@@ -40,15 +40,12 @@ def _moment(fraction: str) -> str:
 
 
 class Browsing:
-    """A browser under test."""
-
     def __init__(self, app: BrowseApp, pilot: Pilot[None]) -> None:
         self.app = app
         self.pilot = pilot
         self.now_s = 1_000.0
 
     async def settle(self) -> None:
-        """Wait until nothing is asked for or drawn any more."""
         for _ in range(2):
             await self.pilot.pause()
             while any(self.app._is_busy(group) for group in ("names", "facts", "messages", "explain")):
@@ -62,20 +59,17 @@ class Browsing:
             await self.settle()
 
     async def type(self, text: str) -> None:
-        """Type a text."""
         names = {" ": "space", "-": "minus", ".": "full_stop", "/": "slash", ":": "colon", "'": "apostrophe"}
         await self.pilot.press(*(names.get(letter, letter) for letter in text))
         await self.pilot.pause()
 
     async def tick(self) -> None:
-        """Let a second pass."""
         self.now_s += 1
         self.app._tick()
         await self.settle()
 
     @property
     def text(self) -> str:
-        """The screen as text."""
         picture = self.app.export_screenshot()
         rows: dict[float, list[tuple[float, str]]] = {}
         for x, y, part in re.findall(r'<text [^>]*x="([\d.]+)" y="([\d.]+)"[^>]*>(.*?)</text>', picture):
@@ -103,8 +97,6 @@ class Browsing:
 
 
 class Browse(Protocol):
-    """Opens a browser on a server."""
-
     def __call__(self, url: str, size: tuple[int, int] = (80, 24), **options: Any) -> Any: ...
 
 

@@ -17,7 +17,6 @@ from tests.cli.browse.conftest import Browse, Browsing
 
 
 def shown(browsing: Browsing) -> list[int]:
-    """The sequences of the messages that were read."""
     pages = browsing.app._pages
     assert pages is not None
     return [message.seq for message in pages.messages]

@@ -81,8 +81,6 @@ def manage(shared_server: ServerProcess) -> Callable[[Callable[[Manager], Any]],
 
 @pytest.fixture
 def document(tmp_path: Path) -> Callable[..., str]:
-    """Writes streams as a document, and gives its path."""
-
     def write(*streams: dict[str, Any], name: str = "set.json", **more: Any) -> str:
         path = tmp_path / name
         path.write_text(json.dumps({"streams": list(streams), **more}))

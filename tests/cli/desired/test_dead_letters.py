@@ -26,8 +26,6 @@ streams:
 
 @pytest.fixture
 def applied(natsctl: Any, tmp_path: Path) -> Any:
-    """Apply a document."""
-
     def run(*words: str, text: str = DOCUMENT) -> Any:
         path = tmp_path / "shop.yaml"
         path.write_text(text)

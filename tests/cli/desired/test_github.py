@@ -78,7 +78,6 @@ class Runner:
         self._runs = 0
 
     def act(self, **given: str) -> Ended:
-        """Run the steps of the action with these inputs (`_` for `-`)."""
         defaults = {f"inputs.{name}": str(row.get("default", "")) for name, row in ACTION["inputs"].items()}
         inputs = {f"inputs.{name.replace('_', '-')}": value for name, value in given.items()}
         assert inputs.keys() <= defaults.keys()

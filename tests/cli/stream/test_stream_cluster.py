@@ -28,8 +28,6 @@ def made(natsctl: Run, name: str, copies: int = 3) -> dict[str, Any]:
 
 
 def settled(natsctl: Run, name: str, copies: int = 3) -> dict[str, Any]:
-    """The stream's information once it has a leader and current replicas."""
-
     def stands(done: Any) -> bool:
         cluster = (done.json.get("cluster") or {}) if done.code == 0 else {}
         peers = cluster.get("replicas") or []

@@ -15,8 +15,6 @@ Told = Callable[..., Faults]
 
 @pytest.fixture
 def read(tmp_path: Path) -> Read:
-    """Reads a text as one file; raises its faults."""
-
     def load(text: str | bytes, name: str = "set.yaml", environ: Mapping[str, str] = {}, **options: str) -> DocumentSet:
         path = tmp_path / name
         path.write_bytes(text.encode() if isinstance(text, str) else text)
@@ -27,8 +25,6 @@ def read(tmp_path: Path) -> Read:
 
 @pytest.fixture
 def told(tmp_path: Path) -> Told:
-    """The faults of a text: line, path and reason of each."""
-
     def faults(
         text: str | bytes, name: str = "set.yaml", environ: Mapping[str, str] = {}
     ) -> list[tuple[int, str, str]]:

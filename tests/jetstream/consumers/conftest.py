@@ -9,7 +9,6 @@ from tests.support.jet import Jet
 
 @pytest.fixture
 def jet() -> Jet:
-    """Return a client of a new machine with an empty stream."""
     jet = Jet()
     jet.stream()
     return jet

@@ -15,7 +15,6 @@ def create(jet: Jet, tail: str, config: dict[str, Any] | None = None, **more: An
 
 
 def err(answer: Any) -> int:
-    """Return the err_code of an answer that must be an error."""
     code: int = answer["error"]["err_code"]
     return code
 
@@ -74,7 +73,6 @@ def test_create_is_answered_only_when_durable(jet: Jet) -> None:
 
 
 def start(jet: Jet, **config: Any) -> tuple[list[str], tuple[int, int], int]:
-    """Return what a new consumer delivers, where it stood before, and its num_pending then."""
     info = jet.ephemeral(**config)
     position = info["delivered"]["consumer_seq"], info["delivered"]["stream_seq"]
     payloads = texts(jet.pull({"batch": 50, "no_wait": True}, name=info["name"]))[:-1]

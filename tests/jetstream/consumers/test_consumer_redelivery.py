@@ -8,7 +8,6 @@ NOW = {"batch": 20, "no_wait": True}
 
 
 def delivered_now(jet: Jet) -> list[str]:
-    """Return what a no_wait pull gets, without the status at its end."""
     return texts(jet.pull(NOW))[:-1]
 
 

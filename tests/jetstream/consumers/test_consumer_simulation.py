@@ -25,8 +25,6 @@ PAYLOADS = (b"", b"+ACK", b"+ACK", b"-NAK", b"-NAK 1s", b"+WPI", b"+TERM")
 
 
 class Life:
-    """One random life of a stream and its consumers."""
-
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
         self.jet = Jet()

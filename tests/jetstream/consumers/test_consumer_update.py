@@ -12,7 +12,6 @@ from tests.support.jet import SECOND, Jet, texts
 
 
 def update(jet: Jet, **config: Any) -> Any:
-    """Return the answer to creating the durable C once more."""
     config = {"durable_name": "C", "ack_policy": "explicit", **config}
     return jet.api("CONSUMER.DURABLE.CREATE.S.C", {"stream_name": "S", "config": config})
 

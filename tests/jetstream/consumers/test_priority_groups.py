@@ -16,7 +16,6 @@ def consumer(jet: Jet, policy: str, **config: Any) -> None:
 
 
 def ask(jet: Jet, inbox: str, **body: Any) -> bytes:
-    """Open a request and return the sid of its inbox."""
     sid = jet.listen(inbox)
     jet.wire.publish("$JS.API.CONSUMER.MSG.NEXT.S.C", msgspec.json.encode({**GROUP, **body}), inbox)
     return sid

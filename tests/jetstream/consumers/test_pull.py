@@ -8,7 +8,6 @@ from tests.support.jet import SECOND, Jet, numbers, texts
 
 
 def open_request(jet: Jet, body: bytes, inbox: str, name: str = "C") -> bytes:
-    """Subscribe to `inbox`, send a pull request, and return the sid."""
     sid = jet.listen(inbox)
     jet.wire.publish(f"$JS.API.CONSUMER.MSG.NEXT.S.{name}", body, inbox)
     return sid

@@ -10,7 +10,6 @@ from tests.support.jet import SECOND, Jet, numbers, texts
 
 
 def push(jet: Jet, **config: object) -> None:
-    """Make a push consumer to `d.x`."""
     jet.consumer(**{"deliver_subject": "d.x", **config})
 
 
@@ -176,7 +175,6 @@ def test_a_client_that_does_not_read_is_not_flooded(jet: Jet) -> None:
 
 
 def flow_acked(jet: Jet, **config: Any) -> bytes:
-    """Make a consumer whose acks are the answers to flow control requests, and listen to it."""
     jet.consumer(deliver_subject="d.x", ack_policy="flow_control", **config)
     return jet.listen("d.x")
 

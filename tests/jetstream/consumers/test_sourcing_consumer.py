@@ -22,7 +22,6 @@ def jet() -> Jet:
 
 
 def feed(jet: Jet, header: bytes = b"") -> tuple[bytes, Any]:
-    """Ask for the consumer; return the header of the answer and the answer."""
     sid = jet.listen("in")
     body = msgspec.json.encode({"stream_name": "S", "config": CONFIG})
     jet.wire.publish("$JS.API.CONSUMER.CREATE.S.FEED", body, "in", header)

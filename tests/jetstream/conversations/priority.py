@@ -17,7 +17,6 @@ GROUP: dict[str, Any] = {"group": "A"}
 
 
 def ask(t: Talk, inbox: str, **body: Any) -> bytes:
-    """Open a request whose messages go to `inbox`; return the sid of a new subscription there."""
     sid = t.jet.listen(inbox)
     t.jet.wire.publish(NEXT, msgspec.json.encode(body), inbox)
     return sid

@@ -28,7 +28,6 @@ def block(headers: dict[str, str]) -> bytes:
 
 
 def pub(t: Talk, payload: str = "x", subject: str = "s.a", reply: str = "", raw: bytes = b"", **headers: str) -> None:
-    """Publish one message and note everything that answers it."""
     inbox = reply or f"_INBOX.p{len(t.notes)}"
     sid = t.jet.wire.subscribe(inbox)
     t.jet.wire.publish(subject, payload.encode(), inbox, raw or block(headers))
@@ -37,7 +36,6 @@ def pub(t: Talk, payload: str = "x", subject: str = "s.a", reply: str = "", raw:
 
 
 def stored(t: Talk, stream: str = "S") -> None:
-    """Note every message and the state of a stream."""
     info = ok(t.jet.api(f"STREAM.INFO.{stream}"))
     last = info["state"]["last_seq"]
     t.notes.append([info["state"][key] for key in ("messages", "first_seq", "last_seq")])
@@ -351,7 +349,6 @@ def a_counter_goes_on_from_what_is_left(t: Talk) -> None:
 
 
 def batch(t: Talk, name: str, *subjects: str, commit: str = "", **headers: str) -> None:
-    """Publish a batch; `commit` is the value of the last message's commit header."""
     for place, subject in enumerate(subjects, 1):
         last = {"Nats-Batch-Commit": commit} if commit and place == len(subjects) else {}
         pub(
@@ -551,8 +548,6 @@ START, APPEND, COMMIT, COMMIT_END, PING = range(5)
 
 
 class Fast:
-    """One fast batch that listens to what it is told."""
-
     def __init__(self, t: Talk, name: str = "f", flow: str = "10", gap: str = "fail", subject: str = "s.a") -> None:
         self.t, self.name, self.flow, self.gap, self.subject = t, name, flow, gap, subject
         self.sid = t.jet.wire.subscribe(f"_INBOX.{name}.>")
@@ -768,7 +763,6 @@ def schedules_begin_and_end_in_one_batch(t: Talk) -> None:
 
 
 def several(t: Talk, name: str, *messages: tuple[str, dict[str, str]]) -> None:
-    """Publish a batch of messages with headers of their own; the last one commits."""
     for place, (subject, headers) in enumerate(messages, 1):
         commit = {"Nats-Batch-Commit": "1"} if place == len(messages) else {}
         own = {"Nats-Batch-Id": name, "Nats-Batch-Sequence": str(place)}

@@ -15,7 +15,6 @@ NEXT = "$JS.API.CONSUMER.MSG.NEXT.S.C"
 
 
 def ask(t: Talk, inbox: str, body: Any) -> bytes:
-    """Open a request whose messages go to `inbox`; return the sid of a new subscription there."""
     sid = t.jet.listen(inbox)
     t.jet.wire.publish(NEXT, body if isinstance(body, bytes) else msgspec.json.encode(body), inbox)
     return sid

@@ -22,7 +22,6 @@ TIMES: Final = ("first_ts", "last_ts")
 
 
 def state(answer: Any) -> Any:
-    """Return the state in an answer, without times, or its error."""
     found = answer.get("state", answer.get("error"))
     return [pair for pair in found.items() if pair[0] not in TIMES]
 
@@ -38,7 +37,6 @@ def left(t: Talk) -> None:
 
 
 def update(t: Talk, **config: Any) -> None:
-    """Change the stream and note what the answer says of its messages."""
     t.notes.append(state(t.jet.api("STREAM.UPDATE.S", {"name": "S", "subjects": ["s.>"], **config})))
 
 

@@ -31,12 +31,10 @@ def plain(value: Any) -> Any:
 
 
 def ask(t: Talk, verb: str, body: object = b"") -> None:
-    """Ask the API and note the answer without its times."""
     t.notes.append((verb, plain(t.jet.api(verb, body))))
 
 
 def send(t: Talk, document: dict[str, Any], archive: bytes) -> Any:
-    """Restore as a client does, and return the answer to the end."""
     to = t.jet.api("STREAM.RESTORE.S", document)["deliver_subject"]
     sid = t.jet.listen("answers")
     for at in range(0, len(archive), 60_000):

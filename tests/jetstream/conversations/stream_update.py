@@ -12,7 +12,6 @@ scenario = Scenarios()
 
 
 def change(t: Talk, **config: Any) -> None:
-    """Update S and note the answer and the state after it."""
     t.ask("STREAM.UPDATE.S", {"name": "S", "subjects": ["s.>"], **config})
     state(t)
 

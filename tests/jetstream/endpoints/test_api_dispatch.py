@@ -14,7 +14,6 @@ from tests.support.machine import TURN_BUDGET
 
 
 def answers(jet: Jet, subject: str, body: bytes = b"", header: bytes = b"") -> list[bytes]:
-    """Return every answer to a request, status messages as their header."""
     sid = jet.wire.subscribe("inbox")
     jet.wire.publish(subject, body, "inbox", header)
     found = [m.payload or m.header for m in jet.wire.take(sid)]

@@ -27,7 +27,6 @@ STREAM_ID = b"\xff\x06\x00\x00S2sTwO"
 
 
 def send(jet: Jet, document: dict[str, Any], archive: bytes, step: int = 4096) -> Any:
-    """Restore as a client does; the answer is the error that came first, or that to the end."""
     to = ok(jet.api("STREAM.RESTORE.S", document))["deliver_subject"]
     for at in range(0, len(archive), step):
         answer = jet.wire.request(to, archive[at : at + step])
@@ -114,7 +113,6 @@ def test_pieces_that_are_missing_doubled_or_swapped_are_noticed(data: st.DataObj
 
 
 def frame(content: bytes) -> bytes:
-    """Return a frame of S2 with a block that cramjam made."""
     block = bytes(cramjam.snappy.compress_raw(content))
     body = mask(crc32c(content)).to_bytes(4, "little") + block
     return b"\x00" + len(body).to_bytes(3, "little") + body

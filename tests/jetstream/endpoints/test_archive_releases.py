@@ -77,7 +77,6 @@ def test_an_archive_of_a_released_server_comes_back_exactly(version: str) -> Non
 
 
 def ours() -> tuple[dict[str, Any], bytes, Any, Any]:
-    """Return an archive of ours, and what the stream and its consumer were."""
     jet = Jet()
     jet.stream(duplicate_window=120 * 10**9)
     for number in range(30):

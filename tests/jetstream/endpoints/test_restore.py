@@ -38,7 +38,6 @@ def begin(jet: Jet, document: dict[str, Any], name: str = "S") -> str:
 
 
 def send(jet: Jet, to: str, archive: bytes, step: int = 700) -> Any:
-    """Send an archive as a client does, and return the answer to its end."""
     for at in range(0, len(archive), step):
         answer = jet.wire.request(to, archive[at : at + step])
         if isinstance(answer, dict):
@@ -52,7 +51,6 @@ def restore(jet: Jet, document: dict[str, Any], archive: bytes, name: str = "S",
 
 
 def is_gone(jet: Jet, name: str = "S") -> bool:
-    """Tell whether nothing is left of a stream: neither in the API nor in the store."""
     info = jet.api(f"STREAM.INFO.{name}")
     return info.get("error", {}).get("err_code") == 10059 and f"$G/{name}" not in jet.machine.store.streams
 
@@ -71,7 +69,6 @@ def filled(jet: Jet) -> None:
 
 
 def moved(jet: Jet) -> tuple[dict[str, Any], bytes]:
-    """Make such a stream, and return its backup once it is deleted."""
     filled(jet)
     document, archive = jet.backup()
     ok(jet.api("STREAM.DELETE.S"))

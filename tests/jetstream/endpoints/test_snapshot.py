@@ -28,7 +28,6 @@ def start(jet: Jet, **wish: Any) -> Any:
 
 
 def receive(jet: Jet, sid: bytes) -> tuple[bytes, Message]:
-    """Acknowledge every chunk; return the archive and the message that ends it."""
     parts = []
     while True:
         messages = jet.heard(sid)
@@ -51,7 +50,6 @@ def snapshot(jet: Jet, **wish: Any) -> tuple[Any, bytes]:
 
 
 def contents(archive: bytes) -> list[Any]:
-    """Return what an archive holds, each message by itself."""
     reader, items = ArchiveReader(), list[Any]()
     for item in reader.read(archive):
         items.extend(item if isinstance(item, Sequence) else [item])

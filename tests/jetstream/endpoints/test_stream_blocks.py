@@ -37,18 +37,15 @@ def held(answer: Message) -> list[StoredMessage]:
 
 
 def covered(answer: Message) -> tuple[int, int]:
-    """Return the range of sequences that an answer covers."""
     first, last = (headers.get(answer.header, name) for name in (headers.SEQUENCE, headers.LAST_SEQUENCE))
     return int(first or 0), int(last or 0)
 
 
 def seqs(jet: Jet, name: str = "S", **wish: Any) -> list[int]:
-    """Return the sequences of the messages of one answer."""
     return [message.seq for message in held(asked(jet, name, **wish))]
 
 
 def fill(jet: Jet, number: int = 6, **config: Any) -> None:
-    """Make a stream with so many messages on three subjects."""
     jet.stream(**config)
     for at in range(number):
         jet.publish(f"m{at + 1}", subject=f"s.{at % 3}")

@@ -13,7 +13,6 @@ from tests.support.simdisk import DiskFault
 
 
 def got(answer: Any) -> Any:
-    """Return the sequence of a get's answer, or its err_code."""
     return answer["message"]["seq"] if "message" in answer else answer["error"]["err_code"]
 
 
@@ -33,7 +32,6 @@ def test_a_get_waits_for_what_was_published_before_it(jet: Jet) -> None:
 
 
 def asked(jet: Jet, *requests: tuple[str, object]) -> list[bytes]:
-    """Send requests and return the subscriptions that their answers arrive on."""
     sids = []
     for number, (verb, body) in enumerate(requests):
         sids.append(jet.listen(f"answer.{number}"))

@@ -19,7 +19,6 @@ LEVEL: Final = b"NATS/1.0\r\nNats-Required-Api-Level: %b\r\n\r\n"
 
 
 def api(verb: str, body: Any = b"", header: bytes = b"") -> RawRequest:
-    """Return an API request; a body that is no bytes is sent as JSON."""
     return RawRequest("$JS.API." + verb, body if isinstance(body, bytes) else json.dumps(body).encode(), header)
 
 
@@ -150,7 +149,6 @@ HEADER: Final = b"NATS/1.0\r\nA: b\r\nNats-Msg-Id: %b\r\n\r\n"
 
 
 def stored() -> Iterator[RawRequest]:
-    """Yield what fills the stream S: nine messages, some with headers, two of them deleted."""
     yield stream(allow_direct=True)
     for number in range(9):
         header = HEADER % str(number).encode() if number % 3 == 0 else b""
@@ -291,7 +289,6 @@ jetstream { max_mem: %d, max_file: %d }
 
 
 def limited(server: tuple[int, int] = (1 << 30, 1 << 30), **limits: Any) -> Exchange:
-    """Return the conversation about limits, with an account of these limits."""
     spelled = {name.replace("storage_max_stream", "disk_max_stream"): value for name, value in limits.items()}
     spelled = {{"max_storage": "max_file"}.get(name, name): value for name, value in spelled.items()}
     lines = ", ".join(f"{name}: {json.dumps(value)}" for name, value in spelled.items())

@@ -97,7 +97,6 @@ def stream(**config: Any) -> Request:
 
 
 def consumer(config: dict[str, Any], name: str = "C", **rest: Any) -> Request:
-    """Return the request that makes or changes a consumer."""
     return f"CONSUMER.CREATE.S.{name}", {"stream_name": "S", "config": config, **rest}
 
 

@@ -21,7 +21,6 @@ ADVISORY = "$JS.EVENT.ADVISORY.STREAM.BATCH_ABANDONED.S"
 def send(
     jet: Jet, batch: str, place: int, commit: str = "", subject: str = "s.a", body: bytes = b"", **more: str
 ) -> Any:
-    """Publish one message of a batch and return the JSON of the answer, None for the empty one."""
     more |= {"Nats_Batch_Commit": commit} if commit else {}
     own = {"Nats_Batch_Id": batch, "Nats_Batch_Sequence": str(place)}
     answer = put(jet, subject, body or f"{batch}{place}".encode(), **own, **more)
@@ -177,7 +176,6 @@ class Work:
 
 
 def stored_places(jet: Jet) -> dict[str, list[int]]:
-    """Return the places of each batch that are in the stream, in order."""
     found: dict[str, list[int]] = {}
     stream = jet.machine.streams["S"]
     for message in stream.store.read_from(1, max_msgs=100_000):

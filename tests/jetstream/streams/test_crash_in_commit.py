@@ -101,15 +101,12 @@ def test_each_message_of_two_sources_comes_once(before: int, crash: Callable[[Si
 
 
 def publish(jet: Jet, msg_id: str) -> dict[str, object]:
-    """Publish a message with an id and return its ack."""
     header = b"NATS/1.0\r\nNats-Msg-Id: " + msg_id.encode() + b"\r\n\r\n"
     answer: dict[str, object] = jet.wire.request("s.a", b"x" * 100, header)
     return answer
 
 
 def ids(number: int, **config: object) -> Callable[[], Jet]:
-    """Return a maker of a stream with messages that have ids."""
-
     def build() -> Jet:
         jet = Jet(Machine(store_options=SMALL))
         jet.stream("S", "s.>", **config)
@@ -191,8 +188,6 @@ def test_a_rollup_is_whole_wherever_its_commit_was_interrupted(
 
 
 def two_schedules(pattern: str) -> Callable[[], Jet]:
-    """Return a maker of two schedules whose products replace each other."""
-
     def build() -> Jet:
         jet = Jet()
         jet.stream("S", "s.>", "t", allow_msg_schedules=True, allow_msg_ttl=True, max_msgs_per_subject=1)

@@ -25,7 +25,6 @@ class Publisher:
         return [answer for _, answer in self.heard_where()]
 
     def heard_where(self) -> list[tuple[str, Any]]:
-        """Return place and operation that each answer was sent to, with the answer."""
         told = self.jet.heard(self.sid)
         return [(".".join(m.subject.decode().split(".")[-3:-1]), m.json()) for m in told]
 

@@ -26,7 +26,6 @@ from tests.support.stored_messages import put, stored_rows
 
 
 def left(jet: Jet, name: str = "S") -> list[tuple[int, str, bytes]]:
-    """Return sequence, subject and header of what is there."""
     return [(row.seq, row.subject, row.header) for row in stored_rows(jet, name)]
 
 
@@ -35,7 +34,6 @@ def seqs(jet: Jet) -> list[int]:
 
 
 def restart(jet: Jet, crash: Any = SimDisk.kill) -> Jet:
-    """Return a client of the machine after a crash."""
     return Jet(jet.machine.restarted(crash))
 
 
@@ -225,7 +223,6 @@ NOW = 1_767_225_600 * SECOND
 
 
 def drained(deadlines: Deadlines, now_ns: int, limit: int = 100) -> list[tuple[int, int]]:
-    """Take everything that is due, some at a time."""
     taken: list[tuple[int, int]] = []
     while found := deadlines.take_due(now_ns, limit):
         taken += found

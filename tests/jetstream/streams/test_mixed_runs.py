@@ -64,7 +64,6 @@ def line(number: int, subject: str, payload: str, answer: bool, headers: Sequenc
 
 
 def outcome(together: bool, messages: Sequence[tuple[Any, ...]], config: dict[str, Any]) -> list[object]:
-    """Return what the publisher hears, what is stored, and what a consumer of some subjects gets."""
     jet = Jet(Machine())
     jet.stream("S", "s.>", **config)
     jet.consumer("C", filter_subject="s.*")

@@ -28,12 +28,10 @@ def jet() -> Jet:
 
 
 def left(jet: Jet) -> list[tuple[int, str, str]]:
-    """Return sequence, subject and payload of what is there."""
     return [(row.seq, row.subject, row.payload.decode()) for row in stored_rows(jet)]
 
 
 def times(jet: Jet, subject: str) -> list[str]:
-    """Return when the messages of a subject were stored."""
     return [row.time.removeprefix("2026-01-01T") for row in stored_rows(jet) if row.subject == subject]
 
 

@@ -20,7 +20,6 @@ PATIENCE_S = 25
 
 
 def sourcing(jet: Jet, *sources: Any, name: str = "X", **config: Any) -> Any:
-    """Make a stream with sources (names or configurations) and return its info."""
     wanted = [source if isinstance(source, dict) else {"name": source} for source in sources]
     return ok(jet.api(f"STREAM.CREATE.{name}", {"name": name, "sources": wanted, **config}))
 
@@ -34,7 +33,6 @@ def texts(jet: Jet, name: str = "X") -> list[str]:
 
 
 def identity(jet: Jet, name: str = "S") -> str:
-    """Return what tells the stream from others of its name."""
     body = {"stream_name": name, "config": {"deliver_subject": "x.y", "direct": True}}
     sid = jet.listen("id")
     jet.wire.publish(f"$JS.API.CONSUMER.CREATE.{name}", json.dumps(body).encode(), "id")
@@ -95,7 +93,6 @@ def test_duplicates_are_left_out_only_with_a_window(jet: Jet) -> None:
 
 
 def killed(jet: Jet) -> Jet:
-    """Return a client of the machine that starts after a kill."""
     return Jet(jet.machine.restarted())
 
 

@@ -16,7 +16,6 @@ CRASHES = pytest.mark.parametrize("crash", [SimDisk.kill, SimDisk.power_loss])
 
 
 def publish(jet: Jet, msg_id: str = "", subject: str = "s.a") -> Any:
-    """Publish, with an id if one is given, and return the ack."""
     return jet.wire.request(subject, b"x", f"NATS/1.0\r\nNats-Msg-Id: {msg_id}\r\n\r\n".encode() if msg_id else b"")
 
 
@@ -136,7 +135,6 @@ def test_memory_streams_are_gone_after_a_restart(jet: Jet) -> None:
 
 
 def failing(error: int, *calls: str) -> Any:
-    """Return a plan by which `calls` fail."""
     return lambda call, path: DiskFault(error=error) if call in calls else None
 
 

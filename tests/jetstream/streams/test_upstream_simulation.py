@@ -62,7 +62,6 @@ class Life:
             self.die()
 
     def die(self) -> None:
-        """Stop the machine, mostly in the middle of something, and start it again."""
         machine = self.jet.machine
         machine.disk.plan = crash_at(self.rng.randint(1, 14))
         try:

@@ -88,7 +88,6 @@ def drain(service: CalloutService) -> None:
 def delegating(
     kind: Kind, folder: Path, conf: str, decide: Decide, **options: Any
 ) -> Iterator[tuple[ServerProcess, CalloutService]]:
-    """Run a server with the service of its user `auth`."""
     with (
         running(kind, folder, conf) as process,
         CalloutService(process.url, decide, user="auth", password="pwd", **options) as service,

@@ -131,7 +131,6 @@ def source(name: str, domain: str) -> StreamSource:
 
 
 async def grown(js: Any, stream: str, count: int) -> int:
-    """Return how many messages a stream has when it has `count`, or after a bounded wait."""
     have = 0
     for _ in range(1000):
         have = (await js.stream_info(stream)).state.messages

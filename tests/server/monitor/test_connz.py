@@ -35,7 +35,6 @@ async def server() -> AsyncIterator[ServerInstance]:
 
 
 def client(server: ServerInstance, name: str, *lines: str) -> Session:
-    """Return a session without a transport that has said some lines."""
     session = server.broker.connect("10.0.0.1", 4000)
     options = {"verbose": False, "pedantic": False, "name": name}
     session.receive(b"CONNECT %b\r\n" % msgspec.json.encode(options))

@@ -44,7 +44,6 @@ async def server(tmp_path: Path) -> AsyncIterator[ServerInstance]:
 
 
 def page(server: ServerInstance, target: str) -> Any:
-    """Return the JSON of a page, or its status and text where it is refused."""
     answer = Monitor(server).answer(HttpRequest("GET", target))
     body = answer.body if isinstance(answer.body, bytes) else b"".join(answer.body)
     return json.loads(body) if answer.status == 200 else (answer.status, body.decode())

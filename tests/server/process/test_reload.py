@@ -31,12 +31,10 @@ class Client:
         self.reader, self.writer = reader, writer
 
     async def say(self, text: str) -> str:
-        """Send lines and return what came before the answer to a PING."""
         self.writer.write(text.encode() + b"PING\r\n")
         return await self.heard()
 
     async def heard(self) -> str:
-        """Return everything up to a PONG or the end, which is shown as <END>."""
         lines = []
         while line := await asyncio.wait_for(self.reader.readline(), 30):
             if line == b"PONG\r\n":

@@ -32,7 +32,6 @@ class Net:
         done(BadRequestError(self.reload_fault) if self.reload_fault else None)
 
     def client(self, name: str = "test", account: str = "$G", user: str = "", **options: Any) -> Wire:
-        """Return a client of an account, let in when it says CONNECT."""
         event_listener, self.broker.event_listener = self.broker.event_listener, LATER
         wire = self.machine.connect(name, **options)
         self.broker.event_listener = event_listener

@@ -102,7 +102,6 @@ async def test_a_response_about_another_certificate_says_nothing(options: str, m
 
 
 async def judged(options: str, wanted: dict[str, dict[str, Any]], made: World, tmp_path: Path) -> set[str]:
-    """Compare what clients meet and what is logged; return the outcomes."""
     seen = {}
     for kind in KINDS:
         with started(tmp_path, kind, block(made, OPTIONS[options], "ocsp_cache: false")) as server:

@@ -61,7 +61,6 @@ async def in_clear(port: int, sent: bytes) -> list[object]:
 
 
 async def greeted(port: int, context: ssl.SSLContext) -> list[object]:
-    """Return INFO in clear and the answers under TLS, as most clients go."""
     async with talking(port) as talk:
         line = await talk.line()
         try:

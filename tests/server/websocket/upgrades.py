@@ -23,7 +23,6 @@ MASK = b"mask"
 
 
 def request(line: str = "GET / HTTP/1.1", **changes: str | None) -> bytes:
-    """Return a request; `changes` are headers with `_` for `-`, None leaves one out."""
     headers: dict[str, str | None] = dict(REQUEST)
     for name, value in changes.items():
         known = {key.lower(): key for key in headers}
