@@ -7,17 +7,15 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from natsctl.api.archive import archive_v1, archive_v2, s2
 from natsctl.api.archive.archive import ArchivedMessage, ArchivedStream, ArchiveError, ArchiveFeed, CountedRecords, Gone
-from natsctl.api.archive.highwayhash import HighwayHash64
 from natsctl.api.archive.tar import TarFile
 from natsctl.api.stream import StreamState
 from natsctl.client.backup.archives import ArchiveSummary
 from natsctl.native import lib
-from tests.api.archive.s2_elements import block_of, elements
 from tests.support import tiers
 
 pytestmark = pytest.mark.skipif(lib is None, reason="the native module is not built, or NATSCTL_PURE is set")
@@ -28,7 +26,6 @@ sizes = st.integers(0, 80) | st.sampled_from([127, 128, 300, 4096, 17_000])
 blobs = st.builds(lambda seed, size: Random(seed).randbytes(size), st.integers(0, 1 << 20), sizes)
 subjects = st.sampled_from([b"", b"a", b"a.b", b"b" * 40, b"c" * 200])
 messages = st.lists(st.builds(ArchivedMessage, sequences, times, subjects, st.just(b"") | blobs, blobs), max_size=4)
-damage = st.none() | st.tuples(st.integers(0, 1 << 20), st.integers(0, 255))
 
 
 def without(module: Any, work: Any) -> Any:
@@ -42,48 +39,6 @@ def outcome(work: Any) -> Any:
         return work()
     except (ArchiveError, s2.S2FrameError) as fault:
         return str(fault)
-
-
-def damaged(data: bytes, where: tuple[int, int] | None) -> bytes:
-    if where is None or not data:
-        return data
-    at, byte = where[0] % len(data), where[1]
-    return data[:at] + (bytes((byte,)) + data[at + 1 :] if byte else b"")
-
-
-@given(st.binary(min_size=32, max_size=32), st.binary(max_size=200))
-def test_a_hash(key: bytes, data: bytes) -> None:
-    assert lib is not None
-    assert lib.highway(key, data) == HighwayHash64(key).digest(data)
-
-
-@tiers.examples(100)
-@given(elements, damage, st.integers(0, 60))
-def test_the_content_of_a_frame(chosen: Any, where: tuple[int, int] | None, wrong: int) -> None:
-    block, content = block_of(chosen)
-    check = (s2.mask(s2.crc32c(content)) + (not wrong)).to_bytes(4, "little")
-
-    for kind, body in ((0, check + damaged(block, where)), (1, check + damaged(content, where))):
-        data = b"\xff\x06\x00\x00S2sTwO%c%b%b" % (kind, len(body).to_bytes(3, "little"), body)
-
-        def read(data: bytes = data) -> list[bytes]:
-            return [piece for piece in s2.FrameReader().read(data) if piece]
-
-        assert outcome(read) == without(s2, read)
-
-
-@given(st.binary(max_size=60), st.booleans())
-@example(b"\0\0\0\0", False)
-@example(b"\0\0\0\0\x80\x00", False)
-@example(b"\xd8\xea\x82\xa2\x00", False)
-@example(b"\xd8\xea\x82\xa2\x80\x00", False)
-def test_any_body_of_a_frame(body: bytes, plain: bool) -> None:
-    data = b"\xff\x06\x00\x00S2sTwO%c%b%b" % (plain, len(body).to_bytes(3, "little"), body)
-
-    def read() -> list[bytes]:
-        return [piece for piece in s2.FrameReader().read(data) if piece]
-
-    assert outcome(read) == without(s2, read)
 
 
 def read_block(data: bytes) -> list[Any]:
@@ -103,41 +58,6 @@ def block(chosen: list[ArchivedMessage]) -> bytes:
             next(steps)
         except StopIteration as end:
             return bytes(end.value)
-
-
-@tiers.examples(100)
-@given(messages, damage)
-def test_a_block_of_version_1(chosen: list[ArchivedMessage], where: tuple[int, int] | None) -> None:
-    data = block(chosen)
-    assert data == without(archive_v1, lambda: block(chosen))
-
-    data = damaged(data, where)
-    found = outcome(lambda: read_block(data))
-    assert found == without(archive_v1, lambda: read_block(data))
-    assert all(type(item) in (ArchivedMessage, Gone) for item in found) or isinstance(found, str)
-
-
-def read_records(data: bytes) -> list[Any]:
-    records, *rest = archive_v2._read(data)
-    return [*records, *rest]
-
-
-@given(messages, damage, st.booleans())
-@example([], (0, 0), False)
-def test_records_of_version_2(chosen: list[ArchivedMessage], where: tuple[int, int] | None, ended: bool) -> None:
-    data = b"".join(archive_v2.WriterV2().messages(chosen))
-    assert data == without(archive_v2, lambda: b"".join(archive_v2.WriterV2().messages(chosen)))
-
-    data = damaged(data + bytes(5) * ended, where)
-    assert outcome(lambda: read_records(data)) == without(archive_v2, lambda: read_records(data))
-
-
-@given(st.binary(max_size=80))
-@example(b"\x80" * 9 + b"\x02" + bytes(4))
-@example(b"\x80" * 10)
-@example(b"\0\0\1" + b"\xff\xff\xff\x7f" + b"\xff\xff\xff\x7f")
-def test_any_records_of_version_2(data: bytes) -> None:
-    assert outcome(lambda: read_records(data)) == without(archive_v2, lambda: read_records(data))
 
 
 @pytest.mark.parametrize(

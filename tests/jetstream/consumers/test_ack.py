@@ -4,26 +4,9 @@ from __future__ import annotations
 
 import errno
 
-import pytest
-
 from natsctl.wire.client import encode_pub
 from tests.support.jet import Jet, texts
 from tests.support.simdisk import DiskFault
-
-
-@pytest.mark.parametrize("payload", [b"", b"+ACK", b"+OK"])
-def test_plain_acks_settle_a_message(jet: Jet, payload: bytes) -> None:
-    jet.consumer()
-    jet.publish("a", "b")
-    jet.ack(jet.pull()[0], payload)
-    assert jet.counts() == {
-        "delivered": (1, 1),
-        "floor": (1, 1),
-        "ack_pending": 0,
-        "redelivered": 0,
-        "waiting": 0,
-        "pending": 1,
-    }
 
 
 def test_an_ack_counts_for_the_request_behind_it(jet: Jet) -> None:

@@ -19,28 +19,6 @@ def err(answer: Any) -> int:
     return code
 
 
-def test_durable_create_shows_both_names_and_all_defaults(jet: Jet) -> None:
-    info = create(jet, "DURABLE.CREATE.S.C", {"durable_name": "C", "ack_policy": "explicit"})
-    assert list(info) == [
-        "type", "stream_name", "name", "created", "config", "delivered", "ack_floor", "num_ack_pending",
-        "num_redelivered", "num_waiting", "num_pending", "ts",
-    ]  # fmt: skip
-    assert info["type"] == "io.nats.jetstream.api.v1.consumer_create_response"
-    assert list(info["config"].items()) == [
-        ("durable_name", "C"),
-        ("name", "C"),
-        ("deliver_policy", "all"),
-        ("ack_policy", "explicit"),
-        ("ack_wait", 30 * SECOND),
-        ("max_deliver", -1),
-        ("replay_policy", "instant"),
-        ("max_waiting", 512),
-        ("max_ack_pending", 1000),
-        ("num_replicas", 0),
-        ("metadata", {"_nats.level": "5", "_nats.req.level": "0", "_nats.ver": "2.15.2"}),
-    ]
-
-
 def test_the_bare_form_makes_an_ephemeral_with_a_name_of_its_own(jet: Jet) -> None:
     info = create(jet, "CREATE.S")
     assert len(info["name"]) == 8
@@ -108,18 +86,6 @@ def test_a_start_before_the_first_message_moves_up_to_it(jet: Jet) -> None:
     jet.publish("1", "2", "3")
     jet.api("STREAM.PURGE.S", {"seq": 3})
     assert jet.consumer(deliver_policy="by_start_sequence", opt_start_seq=1)["delivered"]["stream_seq"] == 2
-
-
-def test_a_snapshot_entry_that_was_replaced_meanwhile_is_not_delivered() -> None:
-    jet = Jet()
-    jet.stream(max_msgs_per_subject=1)
-    jet.publish("a1", subject="s.a")
-    jet.publish("b1", subject="s.b")
-    jet.consumer(deliver_policy="last_per_subject", filter_subject="s.>")
-    jet.publish("a2", subject="s.a")
-    assert jet.counts()["pending"] == 2
-    assert texts(jet.pull({"batch": 9, "no_wait": True}))[:-1] == ["b1", "a2"]
-    assert jet.counts()["pending"] == 0
 
 
 def test_num_pending_is_exact_where_messages_go_before_they_are_durable() -> None:

@@ -226,19 +226,6 @@ def test_an_archive_of_a_released_server_is_restored_exactly(jet: Jet, name: str
     assert answer["state"] == document["state"]
 
 
-def test_a_consumer_of_a_released_server_continues(jet: Jet) -> None:
-    document = msgspec.json.decode((DATA / "reference_v1_S.json").read_bytes())
-    restore(jet, document, (DATA / "reference_v1_S.s2").read_bytes())
-    assert jet.counts() == {
-        "delivered": (11, 12),
-        "floor": (4, 6),
-        "ack_pending": 5,
-        "redelivered": 1,
-        "waiting": 0,
-        "pending": 286,
-    }
-
-
 # Refusals
 
 
@@ -344,14 +331,6 @@ def test_a_good_forgery_is_taken(jet: Jet) -> None:
     archive = forged([(7, 1, b"s.a", HEADER, b"x")], [consumer()], first_seq=7, last_seq=9)
     state = ok(restore(jet, {"config": {"name": "S"}}, archive))["state"]
     assert (state["first_seq"], state["last_seq"], state["messages"]) == (7, 9, 1)
-
-
-@pytest.mark.parametrize("share", [0.1, 0.5, 0.9, 0.999])
-def test_a_truncated_archive_changes_nothing(jet: Jet, share: float) -> None:
-    document, archive = moved(jet)
-    assert reason(restore(jet, document, archive[: int(len(archive) * share)])) == "the archive is incomplete"
-    assert is_gone(jet)
-    assert ok(restore(jet, document, archive))["state"]["messages"] == 6
 
 
 def test_a_client_that_sends_on_after_a_fault_is_told_again(jet: Jet) -> None:

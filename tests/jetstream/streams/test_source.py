@@ -32,27 +32,6 @@ def texts(jet: Jet, name: str = "X") -> list[str]:
     return [row.payload.decode() for row in stored_rows(jet, name)]
 
 
-def identity(jet: Jet, name: str = "S") -> str:
-    body = {"stream_name": name, "config": {"deliver_subject": "x.y", "direct": True}}
-    sid = jet.listen("id")
-    jet.wire.publish(f"$JS.API.CONSUMER.CREATE.{name}", json.dumps(body).encode(), "id")
-    (answer,) = jet.heard(sid)
-    return answer.header.partition(b"Nats-Stream-Identity: ")[2].partition(b"\r\n")[0].decode()
-
-
-def test_sourced_messages_tell_where_they_are_from(jet: Jet) -> None:
-    jet.stream("S")
-    jet.publish("a")
-    jet.wire.publish("s.b", b"b", header=b"NATS/1.0\r\nK: v\r\n\r\n")
-    sourcing(jet, "S")
-    first, second = stored_rows(jet, "X")
-    assert (first.subject, first.payload) == ("s.a", b"a")
-    ident = identity(jet)
-    assert len(ident) == 8
-    assert first.header == b"NATS/1.0\r\nNats-Stream-Source: S 1 > > s.a %b\r\n\r\n" % ident.encode()
-    assert second.header == b"NATS/1.0\r\nK: v\r\nNats-Stream-Source: S 2 > > s.b %b\r\n\r\n" % ident.encode()
-
-
 def test_the_order_of_each_source_is_kept_beside_own_subjects(jet: Jet) -> None:
     jet.stream("S")
     jet.stream("T", "t.>")
@@ -65,19 +44,6 @@ def test_the_order_of_each_source_is_kept_beside_own_subjects(jet: Jet) -> None:
     assert len(found) == 15
     for letter in "stx":
         assert [text for text in found if text[0] == letter] == [f"{letter}{at}" for at in range(5)]
-
-
-@pytest.mark.parametrize(
-    ("start", "expected"),
-    [({"opt_start_seq": 4}, "def"), ({"opt_start_time": "2026-01-01T00:00:05Z"}, "ef")],
-)
-def test_a_source_begins_where_its_configuration_says(jet: Jet, start: dict[str, Any], expected: str) -> None:
-    jet.stream("S")
-    for text in "abcdef":
-        jet.advance(1)
-        jet.publish(text)
-    sourcing(jet, {"name": "S", **start})
-    assert "".join(texts(jet)) == expected
 
 
 def test_duplicates_are_left_out_only_with_a_window(jet: Jet) -> None:
@@ -191,16 +157,6 @@ def test_an_origin_made_anew_is_taken_from_its_beginning(jet: Jet) -> None:
     again = killed(jet)
     again.publish("z")
     assert texts(again) == ["a", "b", "c", "x", "y", "z"]
-
-
-def test_a_missing_origin_is_shown_and_tried_again(jet: Jet) -> None:
-    sourcing(jet, "S")
-    shown = info(jet)["sources"][0]
-    assert (shown["active"], shown["error"]["err_code"]) == (-1, 10059)
-    jet.stream("S")
-    jet.publish("a")
-    jet.advance(PATIENCE_S)
-    assert texts(jet) == ["a"]
 
 
 def test_a_full_stream_with_discard_new_takes_the_rest_when_there_is_room(jet: Jet) -> None:

@@ -19,24 +19,6 @@ def refusal(answer: Any) -> tuple[int, str]:
     return answer["error"]["err_code"], answer["error"]["description"]
 
 
-def test_a_created_stream_shows_its_defaults_in_the_reference_order(jet: Jet) -> None:
-    sid = jet.wire.subscribe("inbox")
-    jet.wire.publish("$JS.API.STREAM.CREATE.S", b'{"name":"S"}', "inbox")
-    config = (
-        b'{"name":"S","subjects":["S"],"retention":"limits","max_consumers":-1,"max_msgs":-1,"max_bytes":-1,"max_age":0,'
-        b'"max_msgs_per_subject":-1,"max_msg_size":-1,"discard":"old","storage":"file","num_replicas":1,'
-        b'"duplicate_window":120000000000,"compression":"none","allow_direct":false,"mirror_direct":false,"sealed":false,'
-        b'"deny_delete":false,"deny_purge":false,"allow_rollup_hdrs":false,"consumer_limits":{},"allow_msg_ttl":false,'
-        b'"metadata":{"_nats.level":"5","_nats.req.level":"0","_nats.ver":"2.15.2"}}'
-    )
-    assert jet.wire.take(sid)[0].payload == (
-        b'{"type":"io.nats.jetstream.api.v1.stream_create_response","config":' + config + b","
-        b'"created":"2026-01-01T00:00:00Z","state":{"messages":0,"bytes":0,"first_seq":0,'
-        b'"first_ts":"0001-01-01T00:00:00Z","last_seq":0,"last_ts":"0001-01-01T00:00:00Z","consumer_count":0},'
-        b'"ts":"2026-01-01T00:00:00Z","did_create":true}'
-    )
-
-
 def test_no_answer_to_a_create_before_it_is_durable(jet: Jet) -> None:
     sid = jet.wire.subscribe("inbox")
     jet.machine.hold_commits = True

@@ -19,14 +19,6 @@ def publish(jet: Jet, payload: bytes = b"x", subject: str = "s.a") -> Any:
     return jet.wire.request(subject, payload)
 
 
-@pytest.mark.parametrize("storage", ["file", "memory"])
-def test_discard_old_keeps_the_newest(jet: Jet, storage: str) -> None:
-    jet.stream(max_msgs=3, storage=storage)
-    jet.publish("1", "2", "3", "4", "5")
-    found = state(jet)
-    assert (found["messages"], found["first_seq"], found["last_seq"]) == (3, 3, 5)
-
-
 @pytest.mark.parametrize(("storage", "size"), [("file", 22 + 3 + 20 + 8), ("memory", 3 + 20 + 16)])
 def test_max_bytes_counts_as_the_reference_does(jet: Jet, storage: str, size: int) -> None:
     jet.stream(max_bytes=2 * size, storage=storage)

@@ -23,13 +23,6 @@ from tests.support.machine import Machine
 from tests.support.stored_messages import header_block, put
 
 
-def test_an_ack_has_the_reference_bytes(jet: Jet) -> None:
-    jet.stream()
-    sid = jet.wire.subscribe("inbox")
-    jet.wire.publish("s.a", b"x", "inbox")
-    assert [m.payload for m in jet.wire.take(sid)] == [b'{"stream":"S","seq":1}']
-
-
 def test_no_ack_leaves_before_the_commit_ends(jet: Jet) -> None:
     jet.stream()
     sid = jet.wire.subscribe("inbox")
