@@ -115,16 +115,17 @@ WELL: Final = (
 ILL: Final = [b"garbage", b"", b"[]", b"{}", WELL.replace(b'"W"', b"7"), WELL.replace(b'"1.0.0"', b"null")]
 
 
-@pytest.mark.parametrize("ill", ILL, ids=lambda body: body[:20].decode())
-def test_a_bad_responder_hides_no_service(natsctl: Run, shared_server: ServerProcess, ill: bytes) -> None:
-    responder = Responder(shared_server.url, [ill, WELL])
+def test_bad_responders_hide_no_service(natsctl: Run, shared_server: ServerProcess) -> None:
+    responder = Responder(shared_server.url, [*ILL, WELL])
     try:
         check(natsctl, "service ls", ["well"], "is not understood")
         check(natsctl, "service ping", ["well"], "is not understood")
         for words in ("service stats well", "service info well"):
             for flag in ((), ("-j",)):
                 done = natsctl(*words.split(), *flag)
-                assert (done.code, "W" in done.out, "is not understood" in done.err) == (1, True, True), done.err
+                assert (done.code, "W" in done.out) == (1, True), done.err
+                faults = done.err.count("is not understood")  # some ask for information and statistics
+                assert faults and faults % len(ILL) == 0, done.err
     finally:
         responder.close()
 
@@ -223,7 +224,7 @@ BAD: Final = (
 @pytest.mark.parametrize(
     ("words", "last"),
     [(f"server watch {what} --count 2 --every 100ms", "1 fault reported above") for what in ("servers", "jetstream")]
-    + [("server list 3", "2 of 3 servers answered")],
+    + [("server list 3 --timeout 1s", "2 of 3 servers answered")],
 )
 def test_a_bad_server_is_reported_once_and_before_other_errors(
     tmp_path: Path, command: Callable[[str], Run], words: str, last: str

@@ -22,6 +22,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.request
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -38,6 +39,7 @@ from tests.support.request_differential import Reference
 
 WITHIN_S: Final = 10.0
 PAUSES_S: Final = (0.05, 0.2, 0.5, 1.0)
+LINES_AT_ONCE: Final = 6
 """Pauses before what is stored is read again if it differs: mirrors and sources follow their origins late."""
 ACCOUNTS: Final = {"nats": "A", "natsctl": "B"}
 CONFIG: Final = """
@@ -123,6 +125,8 @@ class Group:
     """Whether messages are compared, and not only counted."""
     login: bool = True
     """Whether the environment has the URL of the server."""
+    at_once: bool = False
+    """Whether lines change nothing that another one prints, so that they run side by side: most wait for servers."""
 
 
 def groups_of(document: Mapping[str, Any]) -> Iterator[Group]:
@@ -265,7 +269,8 @@ class Side:
             view.close(force=True)
 
     def _in_pipes(self, case: Case, words: list[str], user: str) -> tuple[int, str, str]:
-        with (self.home / "out").open("wb+") as out, (self.home / "err").open("wb+") as err:
+        printed = Path(tempfile.mkdtemp(dir=self.folder))
+        with (printed / "out").open("wb+") as out, (printed / "err").open("wb+") as err:
             process = subprocess.Popen(
                 words, env=self.environment(user), cwd=self.cwd, stdin=subprocess.PIPE, stdout=out, stderr=err
             )
@@ -279,7 +284,7 @@ class Side:
                     self._subscribed(lambda: process.poll() is None, user, case)
                     self._do(case.during)
                 if case.until:
-                    self._await(process, case.until, (self.home / "out", self.home / "err"))
+                    self._await(process, case.until, (printed / "out", printed / "err"))
                     process.send_signal(signal.SIGINT)
                     process.wait(WITHIN_S)
                     status = 0
@@ -290,7 +295,7 @@ class Side:
             finally:
                 process.kill()
                 process.wait()
-        texts = [(self.home / name).read_text(errors="replace") for name in ("out", "err")]
+        texts = [(printed / name).read_text(errors="replace") for name in ("out", "err")]
         return status, texts[0], texts[1]
 
     def _subscribed(self, alive: Callable[[], bool], user: str, case: Case) -> None:
@@ -348,7 +353,7 @@ class Side:
                 self._messages[name] = (stream["state"], self._read(name, stream["state"]))
             consumers = _by_name(_steady(stream.get("consumer_detail") or ()))
             streams[name] = {**_steady(stream), "consumer_detail": consumers, "messages": self._messages[name][1]}
-        files = {str(file.relative_to(self.home)) for file in self.home.rglob("*") if file.is_file()} - {"out", "err"}
+        files = {str(file.relative_to(self.home)) for file in self.home.rglob("*") if file.is_file()}
         claims = {masked(str(file)): _claims(file.read_text()) for file in sorted(self.home.rglob("*.jwt"))}
         contexts = {file.name: _parsed(file.read_text()) for file in self.home.rglob("nats/context/*.json")}
         return {
@@ -503,17 +508,23 @@ def _unequal(theirs: Any, ours: Any, path: str) -> Iterator[str]:
 class Pair:
     def __init__(self, folder: Path, server: ServerProcess) -> None:
         self.sides = [Side(tool, folder, server) for tool in ACCOUNTS]
-        self._pool = ThreadPoolExecutor(2)
+        self._pool = ThreadPoolExecutor(2 * LINES_AT_ONCE)
         self._known: set[str] = set()
 
     def begin(self, group: Group) -> None:
         self._known.clear()
         list(self._pool.map(lambda side: side.begin(group), self.sides))
 
+    def compare_all(self, group: Group) -> dict[str, list[str]]:
+        with ThreadPoolExecutor(LINES_AT_ONCE if group.at_once else 1) as lines:
+            found = lines.map(lambda case: self.compare(case, group), group.cases)
+            return {case.line: faults for case, faults in zip(group.cases, found, strict=True) if faults}
+
     def compare(self, case: Case, group: Group, *, settled: bool = True) -> list[str]:
         """Run a line with both; return what differs, without what an earlier line of the group has left."""
         # The user of the system account sees the other tool's connections: these lines run one after the other.
-        mapped: Callable[..., Iterable[Outcome]] = map if "@" in case.marks else self._pool.map
+        apart = "@" in case.marks and not group.at_once
+        mapped: Callable[..., Iterable[Outcome]] = map if apart else self._pool.map
         theirs, ours = mapped(lambda side: side.run(case), self.sides)
         for pause_s in PAUSES_S if settled else (0.0,):
             stored = self._pool.map(lambda side: side.stored(), self.sides)

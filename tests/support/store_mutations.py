@@ -222,7 +222,7 @@ def compressed_blocks_off_by_one() -> Patch:
     return mock.patch.object(packed.PackedFile, "stored", stored)
 
 
-@MUTATIONS.planted(688)
+@MUTATIONS.planted(473)
 def name_of_a_refused_segment_not_synced() -> Patch:
     write = FileCommit._write_records_only
 

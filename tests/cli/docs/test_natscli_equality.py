@@ -95,7 +95,7 @@ def test_lines_about_clusters_do_the_same_with_both_tools(clustered: Pair, group
 
 def run(pair: Pair, group: Group) -> None:
     pair.begin(group)
-    found = {case.line: faults for case in group.cases if (faults := pair.compare(case, group))}
+    found = pair.compare_all(group)
     assert not found, "\n".join(f"{line}\n  " + "\n  ".join(faults) for line, faults in found.items())
     # These rows are marked as different: with the mark *same*, each of these lines would fail above.
     assert [case.line for case in group.differs if not pair.compare(case, group, settled=False)] == []
