@@ -113,18 +113,6 @@ def test_one_look_below_a_stem_tells_of_every_subject_there() -> None:
     assert [routes.stem(bad) for bad in (b"orders", b"orders.", b"orders.a..b", b"orders.a.")] == [b""] * 4
 
 
-def test_a_literal_below_a_stem_ends_it() -> None:
-    routes = Routes()
-    wide = add(routes, b"orders.>")
-    routes.find(b"orders.1.new")
-    narrow = add(routes, b"orders.2.new")
-    assert routes.stem(b"orders.3") == b""
-    assert recipients(routes.find(b"orders.2.new")) == {wide, narrow}
-    assert recipients(routes.find(b"orders.3.new")) == {wide}
-    assert routes.remove(narrow)
-    assert recipients(routes.find(b"orders.2.new")) == {wide}
-
-
 def test_subjects_that_reach_the_same_patterns_share_what_was_made_for_the_first() -> None:
     routes = Routes()
     add(routes, b"orders.>")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Iterator
-from itertools import product
 from typing import Final
 
 import pytest
@@ -468,25 +467,6 @@ def test_the_way_to_a_subject_that_very_many_patterns_meet_is_walked_in_slices()
     assert heard(session) == echoed + b"MSG last 100 0\r\n\r\n" and session.in_msgs == 2
     session.receive(b"PUB %b 0\r\n\r\n" % subject)
     assert heard(session) == echoed, "the way is known"
-
-
-def test_walking_in_steps_finds_what_walking_at_once_does() -> None:
-    rng = random.Random(3)
-    index: SubjectIndex[int] = SubjectIndex()
-    for number, pattern in enumerate(product("a*", repeat=12)):
-        index.add(".".join(pattern).encode() + rng.choice([b"", b".c", b".>"]), number)
-    steps = 0
-    for _ in range(20):
-        tokens = [rng.choice([b"a"] * 9 + [b"d"]) for _ in range(12)] + [b"c"] * rng.randint(0, 2)
-        walk = index.walking(tokens)
-        while True:
-            try:
-                next(walk)
-            except StopIteration as end:
-                assert end.value == index.match(tokens)
-                break
-            steps += 1
-    assert steps
 
 
 def long_patterns(session: Session, harness: Broker, prefix: bytes) -> bytes:

@@ -11,7 +11,7 @@ import pytest
 
 from natsctl.api.errors import UsageError
 from natsctl.cli.auth.account_settings import Removed
-from natsctl.cli.framework.command_line import NEEDED, Command, Dash, Parameter, command_of, take_out
+from natsctl.cli.framework.command_line import NEEDED, Command, Parameter, command_of, take_out
 from natsctl.cli.framework.irregular_lines import sorted_by_typer
 from natsctl.cli.framework.nouns import every_command
 from natsctl.cli.framework.output import json_text
@@ -32,26 +32,6 @@ def _sample(
         "state": state,
         "file": file,
     }
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        [],
-        ["a"],
-        ["b c", "--number", "0"],
-        ["a", "--number=10", "--share", "0.5", "--many", "x", "-m", "y", "--switch", "--state"],
-        ["--no-state", "--share=-1", "--file", "a/../b"],
-        ["-w", "--", "-x"],
-        ["--file", "--switch", "--many", "-w"],
-        ["-", "--state", "--no-state", "--number", "1", "--number", "2"],
-    ],
-)
-def test_words_in_order_are_sorted_as_typer_sorts_them(words: list[str]) -> None:
-    command = Command(_sample)
-    kept = take_out(words, command.flags)[1]
-    assert command.sorted(kept) == _lists(sorted_by_typer(command.parameters, list(kept.all), "x"))
-    assert set(_sample(**command.values(kept))) == set(command.call(command.values(kept), None))
 
 
 def _lists(values: dict[str, Any]) -> dict[str, Any]:
@@ -148,12 +128,6 @@ def test_every_line_is_sorted_as_typer_sorts_it() -> None:
             assert command.values(kept).keys() == {one.name for one in command.parameters}
             checked += 1
     assert checked > 300
-
-
-def test_a_lone_dash_stays_one() -> None:
-    command = Command(_sample)
-    values = command.values(take_out(["-"], command.flags)[1])
-    assert isinstance(values["text"], Dash)
 
 
 @pytest.mark.parametrize(

@@ -19,8 +19,6 @@ from natsctl.cli.consumer.definition import (
     CONSUMER_ADD,
     CONSUMER_EDIT,
     CONSUMER_FLAGS,
-    linear_backoff,
-    read_deliver,
     settle,
 )
 from natsctl.cli.framework.flags import Flag, apply
@@ -148,18 +146,6 @@ def test_an_empty_placement_is_taken_away() -> None:
     config: dict[str, Any] = {"placement": {"cluster": "c"}}
     apply(config, STREAM_EDIT, {"--cluster": ""})
     assert config == {}
-
-
-def test_start_policies_are_words_sequences_times_and_durations() -> None:
-    assert read_deliver("next") == {"deliver_policy": "new"}
-    assert read_deliver("subject") == {"deliver_policy": "last_per_subject"}
-    assert read_deliver("10") == {"deliver_policy": "by_start_sequence", "opt_start_seq": 10}
-    assert read_deliver("2026-01-01T00:00:00+01:00")["opt_start_time"] == "2025-12-31T23:00:00Z"
-    assert read_deliver("2m")["deliver_policy"] == "by_start_time"
-
-
-def test_a_linear_backoff_grows_and_stays_below_the_longest() -> None:
-    assert linear_backoff(4, 60_000_000_000, 100_000_000_000) == [60 * 10**9, 70 * 10**9, 80 * 10**9, 90 * 10**9]
 
 
 def test_flags_that_exclude_each_other_are_refused() -> None:

@@ -231,17 +231,6 @@ def drawn(width: int, titles: tuple[str, ...] = TITLES, rows: tuple[tuple[str, .
     return out.getvalue().splitlines()
 
 
-@pytest.mark.parametrize("width", [20, 30, 40, 60, 80, 200])
-def test_every_width_is_kept_to_and_no_letter_is_lost(width: int) -> None:
-    lines = drawn(width)
-    assert max(map(len, lines)) <= width
-    letters = "".join(lines)
-    for part in ("12", "1,234,567"):
-        assert part in letters
-    flat = "".join(char for char in letters if char.isalnum() or char == "_")
-    assert flat.count("A_RATHER") == 1
-
-
 def test_headers_stay_whole_while_there_is_room() -> None:
     assert any("Redelivered" in line and "Unprocessed" in line for line in drawn(70))
 

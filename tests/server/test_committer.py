@@ -139,18 +139,6 @@ async def test_what_gathers_during_a_sync_is_covered_by_the_next_one(rig: Rig) -
     assert rig.committer.idle
 
 
-async def test_a_slow_sync_of_one_stream_does_not_delay_another(rig: Rig) -> None:
-    slow, quick = FakeStream(rig.store, opened=False), FakeStream(rig.store)
-    slow.append()
-    quick.append()
-    rig.committer.start_commits()
-    await rig.until(quick, 1)
-    assert slow.durable_seq == 0
-    assert not rig.committer.idle
-    slow.gate.set()
-    await rig.until(slow, 1)
-
-
 async def test_one_commit_after_the_other_goes_to_the_worker_that_is_awake(rig: Rig) -> None:
     stream = FakeStream(rig.store)
     for seq in range(1, 31):

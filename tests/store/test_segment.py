@@ -37,13 +37,6 @@ def test_positions_of_few_subjects_are_those_that_a_look_at_every_message_finds(
         assert found is None or found == segment.positions(sids, start)
 
 
-def test_many_subjects_and_few_messages_are_looked_at_one_by_one():
-    segment = Segment(1)
-    segment.sids = array("I", range(4 * FEW_POSITIONS))
-    assert segment.positions_of_few(set(range(FEW_SUBJECTS + 1))) is None
-    assert segment.positions_of_few({1}, len(segment.sids) - FEW_POSITIONS + 1) is None
-
-
 def test_consumers_of_one_subject_each_do_not_look_at_every_message(lab, monkeypatch):
     store = lab.open()
     stream = store.create("$G/A", b"meta")

@@ -179,7 +179,7 @@ def header_of_a_range_not_written() -> Patch:
     return mock.patch.object(LogCipher, "write_header", written)
 
 
-@MUTATIONS.planted(158)
+@MUTATIONS.planted(69)
 def range_kept_whose_header_found_no_room() -> Patch:
     write_header = LogCipher.write_header
 

@@ -43,7 +43,7 @@ MUTATIONS: Final = Mutations(
     SEEDS_MAX,
     NOTICED,
     ids_not_looked_up_after_a_restart=(Dedupe, "recover", do_nothing),
-    counter_adds_to_what_is_durable=(counters.FreshTotals, "stored", do_nothing, 5),
+    counter_adds_to_what_is_durable=(counters.FreshTotals, "stored", do_nothing, 6),
     interest_removed_before_every_ack=(
         retention,
         "_wants",
@@ -54,7 +54,7 @@ MUTATIONS: Final = Mutations(
     acks_not_journaled=(ConsumerSet, "changed", do_nothing, 2),
     no_delete_markers=(DeleteMarkers, "_leave", lambda self, subject: True, 1),
     ttl_forgotten_at_start=(TimedMessages, "recover", do_nothing),
-    rest_of_a_job_forgotten_at_the_start=(ContentLimits, "recovered", do_nothing, 22),
+    rest_of_a_job_forgotten_at_the_start=(ContentLimits, "recovered", do_nothing, 36),
     source_positions_forgotten=(SourceSet, "_read_headers", do_nothing, 11),
     blocks_hold_removed_messages=(file_log, "live_span", lambda segment, start, stop, most: range(start, stop)[:most]),
     ids_read_from_removed_messages_not_written_down=(Dedupe, "_keep_gone", do_nothing, 48),

@@ -195,7 +195,7 @@ def replaced_file_not_synced() -> Patch:
     return mock.patch("natsctl.store.file_commit.replace_file", replace_file)
 
 
-@MUTATIONS.planted(8)
+@MUTATIONS.planted(18)
 def index_without_removals() -> Patch:
     def image_of(*arguments: Any, **named: Any) -> IndexImage:
         return msgspec.structs.replace(index_file.image_of(*arguments, **named), tombs=array("Q"))
@@ -248,7 +248,7 @@ def journal_of_another_stream_accepted() -> Patch:
     return stack
 
 
-@MUTATIONS.planted(13)
+@MUTATIONS.planted(27)
 def earlier_meta_accepted() -> Patch:
     judge = fsck._judge_meta
 

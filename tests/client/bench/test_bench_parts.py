@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import statistics
 
 import pytest
@@ -11,9 +10,8 @@ from hypothesis import strategies as st
 
 from natsctl.api.catalogue import ApiError
 from natsctl.api.errors import ApiResponseError, NatsctlError, NothingReceivedError, UnreachableError, UsageError
-from natsctl.client.bench import workloads
 from natsctl.client.bench.benchmark import decode_line, encode_line
-from natsctl.client.bench.client import ClientProgress, CommandBuilder, Latencies, answer_failure, command
+from natsctl.client.bench.client import CommandBuilder, Latencies, command
 from natsctl.client.bench.load import KINDS, Load
 from natsctl.client.bench.report import ClientResult, csv_text, report
 from natsctl.client.dial import NotListeningError
@@ -68,11 +66,6 @@ def test_shares_cover_all_messages_once(kind: str, clients: int, msgs: int) -> N
         assert shares == [(0, msgs)] * clients
 
 
-def test_commands_say_how_long_they_are() -> None:
-    assert command(b"a.b", b"xyz") == b"PUB a.b 3\r\nxyz\r\n"
-    assert command(b"a", b"x", b"r", [(b"K", b"v")]) == b"HPUB a r 18 19\r\nNATS/1.0\r\nK: v\r\n\r\nx\r\n"
-
-
 def test_messages_that_differ_are_made_one_by_one() -> None:
     make = CommandBuilder(Load(kind="pub", subject="s", payload=b"x", multisubject=True, multisubjectmax=2))
     assert make.many(3, 3) == b"PUB s.1 1\r\nx\r\nPUB s.0 1\r\nx\r\nPUB s.1 1\r\nx\r\n"
@@ -80,35 +73,6 @@ def test_messages_that_differ_are_made_one_by_one() -> None:
     assert same.many(0, 2) == same.one(0) * 2
     assert same.one(0, b"r") == same.one(1, b"r") == command(b"s", same.body, b"r")
     assert len({CommandBuilder(Load(kind="pub", subject="s", payload=b"", dedup=True)).one(n) for n in range(3)}) == 3
-
-
-async def test_waiting_ends_when_enough_came_or_none_does() -> None:
-    progress = ClientProgress()
-    asyncio.get_running_loop().call_later(0.01, progress.add, 3, 30)
-    await progress.reach(3, 5, 5)
-    assert (progress.msgs, progress.bytes) == (3, 30)
-    with pytest.raises(NothingReceivedError, match="3 of 4"):
-        await progress.reach(4, 0.01, 0.01)
-
-
-async def test_waiting_ends_with_what_went_wrong_or_when_it_is_stopped() -> None:
-    progress = ClientProgress()
-    asyncio.get_running_loop().call_soon(progress.fail, UnreachableError("gone"))
-    with pytest.raises(UnreachableError, match="gone"):
-        await progress.reach(1, 5, 5)
-    stopped = ClientProgress()
-    asyncio.get_running_loop().call_soon(stopped.stop)
-    await stopped.reach(1, 5, 5)
-
-
-def test_answers_that_refuse_are_told_from_acks() -> None:
-    assert answer_failure("s", b"", b'{"stream":"S","seq":1}') is None
-    failure = answer_failure(
-        "s", b"", b'{"error":{"code":400,"err_code":10071,"description":"wrong"},"stream":"S","seq":0}'
-    )
-    assert isinstance(failure, ApiResponseError)
-    assert failure.err_code == 10071
-    assert isinstance(answer_failure("s", b"NATS/1.0 503\r\n\r\n", b""), UnreachableError)
 
 
 @pytest.mark.parametrize(
@@ -146,8 +110,3 @@ def test_a_client_that_got_nothing_does_not_stretch_the_total() -> None:
     busy = ClientResult(0, 10, 100, 5_000_000_000, 6_000_000_000, Latencies())
     idle = ClientResult(1, 0, 0, 1_000_000_000, 1_000_000_000, Latencies())
     assert report(load, [busy, idle], 2, 0).total.duration_ns == 1_000_000_000
-
-
-@pytest.mark.parametrize("kind", sorted(KINDS))
-def test_every_kind_names_the_work_of_its_clients(kind: str) -> None:
-    assert callable(getattr(workloads, KINDS[kind].work))

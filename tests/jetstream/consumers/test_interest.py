@@ -8,10 +8,8 @@ from typing import Any
 
 import pytest
 
-from natsctl.api.subjects import overlaps
 from natsctl.jetstream.consumers.retention import FEW, Interest
 from natsctl.store.filters import Filters
-from natsctl.store.steps import finish
 from tests.support.jet import Jet, texts
 
 
@@ -37,49 +35,6 @@ def index_of(*listeners: Any) -> Interest:
     for listener in listeners:
         interest.add(listener)
     return interest
-
-
-def test_everybody_is_found_as_by_asking_each() -> None:
-    rng = random.Random(5)
-    words = ["a", "b", "*"]
-    listeners: list[Any] = [Listener()]
-    for _ in range(200):
-        tokens = [rng.choice(words) for _ in range(rng.randint(1, 3))]
-        listeners.append(Listener(".".join([*tokens, ">"] if rng.random() < 0.3 else tokens)))
-    interest = index_of(*listeners)
-    for listener in listeners[1::3]:
-        interest.remove(listener)
-        listeners.remove(listener)
-    assert len(interest) == len(listeners)
-    for _ in range(200):
-        subject = ".".join(rng.choice("abc") for _ in range(rng.randint(1, 4))).encode()
-        expected = {each for each in listeners if each.filters.matches(subject)}
-        assert set(interest.consumers_of(subject)) == expected
-
-
-def test_overlapping_consumers_are_found_as_by_comparing_each() -> None:
-    rng = random.Random(6)
-    words = ["a", "b", "*"]
-
-    def pattern() -> str:
-        tokens = [rng.choice(words) for _ in range(rng.randint(1, 3))]
-        return ".".join([*tokens, ">"] if rng.random() < 0.3 else tokens)
-
-    listeners: list[Any] = [Listener(pattern()) for _ in range(60)]
-    interest = index_of(*listeners)
-    for _ in range(200):
-        wanted = pattern()
-        expected = {each for each in listeners if overlaps(each.config.filter_subjects[0], wanted)}
-        assert set(finish(interest.overlapping([wanted.encode()]))) == expected, wanted
-
-
-def test_an_index_that_everybody_left_holds_nothing() -> None:
-    listeners: list[Any] = [Listener("a.*.c", "b.>"), Listener("a.*.c"), Listener()]
-    interest = index_of(*listeners)
-    for listener in listeners:
-        interest.remove(listener)
-    assert interest.consumers_of(b"a.b.c") == ()
-    assert not interest._patterns.count
 
 
 def test_many_consumers_are_told_of_their_own_messages_alone() -> None:

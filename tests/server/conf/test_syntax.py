@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from natsctl.server.conf.config import apply, read_config
-from natsctl.server.conf.syntax import ConfBlock, ConfError, ConfItem, load_file, load_text
+from natsctl.server.conf.syntax import ConfError, ConfItem, load_file, load_text
 from natsctl.server.options import ServerOptions
 from tests.support.fuzz import conf
 
@@ -75,16 +75,6 @@ def test_an_included_file_is_part_of_the_block(tmp_path: Path) -> None:
     (tmp_path / "main.conf").write_text("include ./sub/users.conf\nauthorization { t: $P }\n")
     (tmp_path / "sub" / "users.conf").write_text("P: 5\ntimeout: $P\n")
     assert plain(load_file(tmp_path / "main.conf", {})) == {"P": 5, "timeout": 5, "authorization": {"t": 5}}
-
-
-@given(st.text(alphabet="ab1:={}[]()\"'\\#/$, \n", max_size=60))
-def test_any_text_is_read_or_refused_with_its_place(text: str) -> None:
-    try:
-        block: ConfBlock = load_text(text, {})
-    except ConfError as error:
-        assert str(error).startswith(("nats.conf:", "$"))
-    else:
-        assert isinstance(block, dict)
 
 
 def test_a_brace_too_many_at_the_end_is_let_be() -> None:

@@ -1,14 +1,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from natsctl.server.monitor.document import go_number, pieces, text, whole
+from natsctl.server.monitor.document import go_number, pieces, text
 from natsctl.server.monitor.query import BadRequestError, Query
 
 plain = st.recursive(
@@ -21,30 +20,6 @@ plain = st.recursive(
 @given(plain)
 def test_pieces_are_the_value_indented(value: Any) -> None:
     assert b"".join(pieces(value)).decode() == json.dumps(value, indent=2, ensure_ascii=False)
-
-
-def test_an_iterator_is_asked_for_one_element_after_the_other() -> None:
-    asked = 0
-
-    def elements() -> Iterator[dict[str, int]]:
-        nonlocal asked
-        for number in range(3):
-            asked += 1
-            yield {"number": number}
-
-    document = pieces({"head": 1, "list": elements()})
-    while asked == 0:
-        next(document)
-    assert asked == 1
-    next(document)
-    assert asked == 1
-    assert b"".join(pieces({"list": iter([{"a": 1}])})) == b"".join(pieces({"list": [{"a": 1}]}))
-    assert b"".join(pieces({"list": iter([])})) == b'{\n  "list": []\n}'
-
-
-def test_whole_makes_lists_of_iterators_at_any_depth() -> None:
-    nested = {"outer": iter([{"inner": iter([{"a": 1}]), "more": {"deep": iter([1])}}]), "plain": [1]}
-    assert whole(nested) == {"outer": [{"inner": [{"a": 1}], "more": {"deep": [1]}}], "plain": [1]}
 
 
 def test_angle_brackets_and_bytes_that_are_no_text_are_written_as_go_does() -> None:

@@ -34,19 +34,6 @@ def test_both_subjects_tell_of_each_connection_that_comes_or_goes(net: Net) -> N
     assert numbers(net, *sids) == [(BOTH[0], 2), (BOTH[0], 1), (BOTH[1], 2), (BOTH[1], 1)]
 
 
-def test_the_event_reads_as_the_reference_writes_it(net: Net) -> None:
-    sid = net.operator.subscribe("$SYS.ACCOUNT.A.SERVER.CONNS")
-    net.client("one", "A")
-    (message,) = net.operator.take(sid)
-    event = message.json()
-    assert list(event) == [
-        "type", "id", "timestamp", "server", "acc", "name", "conns", "leafnodes", "total_conns", "num_subscriptions",
-        "sent", "received", "slow_consumers",
-    ]  # fmt: skip
-    assert event["type"] == "io.nats.server.advisory.v1.account_connections"
-    assert list(event["sent"]) == ["msgs", "bytes", "gateways", "routes", "leafs"]
-
-
 def test_an_account_with_connections_is_told_of_every_thirty_seconds(net: Net) -> None:
     sid = net.operator.subscribe(BOTH[1].decode())
     client = net.client("one", "A")
