@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 import shutil
@@ -58,6 +59,16 @@ def test_an_unknown_stream_is_told_with_what_may_have_been_meant(natsctl: Run, t
     done = natsctl("str", "backup", "ORDRES", str(tmp_path / "b"), "-j")
     assert (done.code, "ORDERS" in done.error["hint"]) == (3, True)
     assert not (tmp_path / "b").exists()
+
+
+def test_a_stream_in_memory_comes_back(natsctl: Run, tmp_path: Path) -> None:
+    _fill(natsctl, "--storage", "memory")
+    assert natsctl("str", "backup", "S", str(tmp_path / "b"), "--replay", "-j").json["method"] == "replay"
+    assert natsctl("str", "rm", "S", "-f").code == 0
+    state = natsctl("str", "restore", str(tmp_path / "b"), "-j").json["state"]
+    assert (state["messages"], state["last_seq"], state["consumer_count"]) == (2, 3, 1)
+    message = natsctl("str", "get", "S", "3", "-j").json
+    assert base64.b64decode(message["hdrs"]) == b"NATS/1.0\r\nK: v\r\n\r\n"
 
 
 def test_what_exists_is_refused_skipped_or_replaced(natsctl: Run, tmp_path: Path) -> None:
