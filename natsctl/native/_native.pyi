@@ -21,6 +21,19 @@ def frame_copies(
 def read_frames(
     blob: bytes, start: int, places: list[int], first: int, salt: int, type: type[_M], messages: list[_M] | None, /
 ) -> int: ...
+def scan_messages(
+    data: bytes,
+    position: int,
+    salt: int,
+    max_frame: int,
+    last_seq: int,
+    durable_seq: int,
+    first_ts: int,
+    last_ts: int,
+    ids: dict[bytes, int],
+    names: list[bytes],
+    /,
+) -> tuple[int, int, int, int, int, bool, array[int], array[int], array[int], array[int], array[int]]: ...
 def first_deliveries(
     messages: Sequence[tuple[int, int, bytes, bytes, bytes]], ack_prefix: bytes, cseq: int, left: int, /
 ) -> list[tuple[bytes, bytes, bytes, bytes]]: ...

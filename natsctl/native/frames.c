@@ -5,6 +5,7 @@
 #define MAGIC 0x9E4C6A5Bu
 #define MESSAGE 1
 #define HAS_HEADER 1
+#define TIMED 2
 #define HEAD_BYTES 40
 #define UNCHECKED_BYTES 12 /* magic, length and checksum, which the checksum does not cover */
 #define OVER_SIZE 10       /* a frame is this much longer than the message's accounted size */
@@ -158,11 +159,11 @@ void free_frames(Frames *run)
     PyMem_Free(run->offsets.data);
 }
 
-/* A column as array("I"). */
-static PyObject *take_column(Buffer *buffer)
+/* A column as an array. */
+static PyObject *take_column(Buffer *buffer, char typecode)
 {
     PyObject *bytes = take_buffer(buffer);
-    PyObject *column = bytes ? PyObject_CallFunction(array_type, "CO", 'I', bytes) : NULL;
+    PyObject *column = bytes ? PyObject_CallFunction(array_type, "CO", typecode, bytes) : NULL;
     Py_XDECREF(bytes);
     return column;
 }
@@ -170,8 +171,8 @@ static PyObject *take_column(Buffer *buffer)
 /* (frames, sizes, offsets, last time) */
 PyObject *take_frames(Frames *run, uint64_t last_ts_ns)
 {
-    PyObject *frames = take_buffer(&run->frames), *sizes = take_column(&run->sizes);
-    PyObject *offsets = take_column(&run->offsets), *result = NULL;
+    PyObject *frames = take_buffer(&run->frames), *sizes = take_column(&run->sizes, 'I');
+    PyObject *offsets = take_column(&run->offsets, 'I'), *result = NULL;
     if (frames && sizes && offsets)
         result = Py_BuildValue("OOOK", frames, sizes, offsets, (unsigned long long)last_ts_ns);
     Py_XDECREF(frames);
@@ -314,9 +315,123 @@ static PyObject *read_frames(PyObject *module, PyObject *const *args, Py_ssize_t
     return PyLong_FromSsize_t(at);
 }
 
+typedef struct {
+    Buffer seqs, offsets, sizes, sids, timed;
+} Columns;
+
+static int put_32(Buffer *column, uint32_t value)
+{
+    char *at = grow(column, sizeof value);
+    if (at != NULL)
+        memcpy(at, &value, sizeof value);
+    return at == NULL ? -1 : 0;
+}
+
+static int put_64(Buffer *column, uint64_t value)
+{
+    char *at = grow(column, sizeof value);
+    if (at != NULL)
+        memcpy(at, &value, sizeof value);
+    return at == NULL ? -1 : 0;
+}
+
+/* The number of a subject, the next one for a new subject; -1 with an exception set. */
+static int64_t number_of(PyObject *ids, PyObject *names, const char *subject, size_t size)
+{
+    PyObject *name = PyBytes_FromStringAndSize(subject, (Py_ssize_t)size);
+    PyObject *known = name ? PyDict_GetItemWithError(ids, name) : NULL;
+    int64_t number = -1;
+    if (known != NULL) {
+        number = PyLong_AsLongLong(known);
+    } else if (!PyErr_Occurred()) {
+        PyObject *next = PyLong_FromSsize_t(PyList_Size(names));
+        if (next != NULL && PyList_Append(names, name) == 0 && PyDict_SetItem(ids, name, next) == 0)
+            number = PyLong_AsLongLong(next);
+        Py_XDECREF(next);
+    }
+    Py_XDECREF(name);
+    if ((number < 0 || number > UINT32_MAX) && !PyErr_Occurred())
+        PyErr_SetString(PyExc_OverflowError, "a subject's number has more than 32 bits");
+    return PyErr_Occurred() ? -1 : number;
+}
+
+PyDoc_STRVAR(scan_messages_doc,
+             "scan_messages(data, position, salt, max_frame, last_seq, durable_seq, first_ts, last_ts, ids, names)\n"
+             "-> (position, last_seq, durable_seq, first_ts, last_ts, headed, seqs, offsets, sizes, sids, timed)\n\n"
+             "Return the columns of the whole messages from `position` on, up to a frame of another kind or of a batch.\n"
+             "New subjects are added to `ids` and `names`.");
+
+static PyObject *scan_messages(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    Py_ssize_t bytes;
+    (void)module;
+    if (takes("scan_messages", count, 10) < 0)
+        return NULL;
+    const char *data = bytes_of(args[0], &bytes), *subject = NULL;
+    uint64_t position = unsigned_of(args[1]), max_frame = unsigned_of(args[3]), size = data ? (uint64_t)bytes : 0;
+    uint32_t salt = PyErr_Occurred() ? 0 : (uint32_t)PyLong_AsUnsignedLongMask(args[2]);
+    uint64_t last_seq = unsigned_of(args[4]), durable_seq = unsigned_of(args[5]);
+    uint64_t first_ts = unsigned_of(args[6]), last_ts = unsigned_of(args[7]);
+    if (PyErr_Occurred())
+        return NULL;
+    if (!PyDict_Check(args[8]) || !PyList_Check(args[9])) {
+        PyErr_SetString(PyExc_TypeError, "numbers of subjects are in a dict, their names in a list");
+        return NULL;
+    }
+    Columns columns = {0};
+    size_t subject_size = 0;
+    int64_t sid = 0;
+    int headed = 0;
+    while (size >= HEAD_BYTES && position <= size - HEAD_BYTES && position <= UINT32_MAX) {
+        const char *frame = data + position;
+        uint64_t length = load(frame + 4, 4), seq = load(frame + 16, 8), synced_seq = load(frame + 32, 8);
+        size_t named = load(frame + 14, 2);
+        unsigned flags = (uint8_t)frame[13];
+        if (load(frame, 4) != MAGIC || frame[12] != MESSAGE || flags & ~(unsigned)(HAS_HEADER | TIMED))
+            break;
+        if (length > max_frame || length > size - position || HEAD_BYTES + named > length || seq <= last_seq)
+            break;
+        const uint8_t *covered = (const uint8_t *)frame + UNCHECKED_BYTES;
+        if (checksum(salt + (uint32_t)length, covered, length - UNCHECKED_BYTES) != load(frame + 8, 4))
+            break;
+        if (subject == NULL || named != subject_size || memcmp(subject, frame + HEAD_BYTES, named)) {
+            subject = frame + HEAD_BYTES;
+            subject_size = named;
+            sid = number_of(args[8], args[9], subject, named);
+        }
+        if (sid < 0 || put_64(&columns.seqs, seq) < 0 || put_32(&columns.offsets, (uint32_t)position) < 0 ||
+            put_32(&columns.sizes, (uint32_t)length - OVER_SIZE) < 0 || put_32(&columns.sids, (uint32_t)sid) < 0 ||
+            (flags & TIMED && put_64(&columns.timed, seq) < 0))
+            break;
+        first_ts = last_ts ? first_ts : load(frame + 24, 8);
+        last_ts = load(frame + 24, 8);
+        last_seq = seq;
+        headed |= flags & HAS_HEADER;
+        durable_seq = synced_seq > durable_seq ? synced_seq : durable_seq;
+        position += length;
+    }
+    PyObject *taken[5] = {NULL};
+    if (!PyErr_Occurred() && (taken[0] = take_column(&columns.seqs, 'Q')) != NULL &&
+        (taken[1] = take_column(&columns.offsets, 'I')) != NULL && (taken[2] = take_column(&columns.sizes, 'I')) != NULL &&
+        (taken[3] = take_column(&columns.sids, 'I')) != NULL)
+        taken[4] = take_column(&columns.timed, 'Q');
+    Buffer *const left[5] = {&columns.seqs, &columns.offsets, &columns.sizes, &columns.sids, &columns.timed};
+    for (int place = 0; place < 5; place++)
+        PyMem_Free(left[place]->data);
+    PyObject *answer = NULL;
+    if (taken[4] != NULL)
+        answer = Py_BuildValue("KKKKKOOOOOO", (unsigned long long)position, (unsigned long long)last_seq,
+                               (unsigned long long)durable_seq, (unsigned long long)first_ts,
+                               (unsigned long long)last_ts, headed ? Py_True : Py_False, taken[0], taken[1], taken[2], taken[3], taken[4]);
+    for (int place = 0; place < 5; place++)
+        Py_XDECREF(taken[place]);
+    return answer;
+}
+
 PyMethodDef frame_methods[] = {
     {"frame", (PyCFunction)(void (*)(void))frame, METH_FASTCALL, frame_doc},
     {"read_frames", (PyCFunction)(void (*)(void))read_frames, METH_FASTCALL, read_frames_doc},
     {"frame_copies", (PyCFunction)(void (*)(void))frame_copies, METH_FASTCALL, copies_doc},
+    {"scan_messages", (PyCFunction)(void (*)(void))scan_messages, METH_FASTCALL, scan_messages_doc},
     {NULL, NULL, 0, NULL},
 };

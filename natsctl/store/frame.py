@@ -12,7 +12,7 @@ import struct
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 from zlib import crc32
 
 import msgspec
@@ -56,6 +56,9 @@ SEAL_BODY = struct.Struct("<QQ")
 """Last sequence covered, length of the file before the seal."""
 
 HEAD_BYTES = HEAD.size
+UNCHECKED_BYTES = PREFIX.size
+"""Length of magic, length and checksum: the checksum covers the rest of a frame, from its kind on."""
+KIND_AT = UNCHECKED_BYTES
 FRAME_OVER_SIZE = 10
 """A message's frame is this much longer than its accounted size."""
 FILE_HEAD_BYTES = FILE_HEAD.size
@@ -206,6 +209,8 @@ class Scan(msgspec.Struct):
     sids: array[int] = msgspec.field(default_factory=lambda: array("I"))
     timed: array[int] = msgspec.field(default_factory=lambda: array("Q"))
     """Sequences of the messages flagged TIMED."""
+    headed: bool = False
+    """Whether a message has a header, or may have one."""
     erased_seqs: set[int] = msgspec.field(default_factory=set)
     erased_bytes: int = 0
     records: list[FrameRecord] = msgspec.field(default_factory=list)
@@ -281,53 +286,132 @@ def scan(data: bytes, max_frame_bytes: int, table: SubjectTable) -> Scan:
 def _scan_run(data: bytes, view: memoryview, position: int, max_frame: int, table: SubjectTable, out: Scan) -> int:
     """Take in valid frames from `position` on; return where the first invalid one starts, or the file's end."""
     assert out.head is not None
-    size, salt, ids = len(data), out.head.salt, table.ids
-    last_seq, durable, last_ts, batch = out.last_seq, out.durable_seq, out.last_ts, out.batch
-    assert isinstance(out.seqs, array) and isinstance(out.offsets, array)
-    add_seq, add_offset, add_size, add_sid = out.seqs.append, out.offsets.append, out.sizes.append, out.sids.append
+    size, salt = len(data), out.head.salt
     while position + HEAD_BYTES <= size:
+        if data[position + KIND_AT] == MSG and out.batch is None:
+            stop = _take_messages(data, position, max_frame, table, out)
+            if stop > position:
+                position = stop
+                continue
         magic, length, crc, kind, flags, slen, seq, ts_ns, synced = _head_at(data, position)
-        end = position + length
-        start = position + HEAD_BYTES
-        if magic != MAGIC or end > size or length > max_frame or start + slen > end:
+        end, start = position + length, position + HEAD_BYTES
+        if magic != MAGIC or end > size or length > max_frame or start + slen > end or kind not in KINDS:
             break
-        if crc32(view[position + 12 : end], (salt + length) & MASK) != crc:
+        if crc32(view[position + UNCHECKED_BYTES : end], (salt + length) & MASK) != crc:
             break
         if kind == MSG:
-            if seq <= last_seq:
+            if seq <= out.last_seq:
                 break
-            if not last_ts:
-                out.first_ts = ts_ns
-            if flags > HAS_HEADER:
-                if flags & TIMED:
-                    out.timed.append(seq)
-                if not flags & MORE:
-                    batch = None
-                elif batch is None:
-                    batch = FrameBatch(position, len(out.seqs), len(out.records), last_seq, last_ts)
-            elif batch is not None:
-                batch = None
-            add_seq(seq)
-            add_offset(position)
-            add_size(length - FRAME_OVER_SIZE)
-            subject = data[start : start + slen]
-            sid = ids.get(subject)
-            add_sid(table.intern(subject) if sid is None else sid)
-            last_seq, last_ts = seq, ts_ns
+            _take_message(out, position, length, table.intern(data[start : start + slen]), flags, seq, ts_ns)
         elif kind == ERASED:
             out.erased_seqs.add(seq)
             out.erased_bytes += length
-            last_seq, batch = max(seq, last_seq), None
-        elif kind in KINDS:
-            out.records.append(FrameRecord(kind, seq, data[start:end], position, end, len(out.seqs)))
-            batch = None
+            out.last_seq, out.batch = max(seq, out.last_seq), None
         else:
-            break
-        if synced > durable:
-            durable = synced
+            out.records.append(FrameRecord(kind, seq, data[start:end], position, end, len(out.seqs)))
+            out.batch = None
+        out.durable_seq = max(out.durable_seq, synced)
         position = end
-    out.last_seq, out.durable_seq, out.last_ts, out.batch = last_seq, durable, last_ts, batch
     return position if position < size else size
+
+
+def _take_messages(data: bytes, position: int, max_frame: int, table: SubjectTable, out: Scan) -> int:
+    """Take in the messages from `position` on, up to one of a batch, and return their end."""
+    assert out.head is not None and isinstance(out.seqs, array) and isinstance(out.offsets, array)
+    before = (out.last_seq, out.durable_seq, out.first_ts, out.last_ts)
+    run = scan_messages(data, position, out.head.salt, max_frame, *before, table.ids, table.names)
+    position, out.last_seq, out.durable_seq, out.first_ts, out.last_ts, headed = run[:6]
+    out.headed |= headed
+    table.grow()
+    if len(out.seqs):
+        out.seqs += run[6]
+        out.offsets += run[7]
+        out.sizes += run[8]
+        out.sids += run[9]
+        out.timed += run[10]
+    else:
+        out.seqs, out.offsets, out.sizes, out.sids, out.timed = run[6:]
+    return position
+
+
+def _take_message(out: Scan, position: int, length: int, sid: int, flags: int, seq: int, ts_ns: int) -> None:
+    """Take in one message, possibly of a batch."""
+    assert isinstance(out.seqs, array) and isinstance(out.offsets, array)
+    out.headed |= bool(flags & HAS_HEADER)
+    if not out.last_ts:
+        out.first_ts = ts_ns
+    if flags & TIMED:
+        out.timed.append(seq)
+    if not flags & MORE:
+        out.batch = None
+    elif out.batch is None:
+        out.batch = FrameBatch(position, len(out.seqs), len(out.records), out.last_seq, out.last_ts)
+    out.seqs.append(seq)
+    out.offsets.append(position)
+    out.sizes.append(length - FRAME_OVER_SIZE)
+    out.sids.append(sid)
+    out.last_seq, out.last_ts = seq, ts_ns
+
+
+Column: TypeAlias = "array[int]"
+MessageColumns = tuple[int, int, int, int, int, bool, Column, Column, Column, Column, Column]
+"""End of the messages, their last sequence, durable sequence, first and last time, and whether any has a header;
+sequences, offsets, sizes, subject numbers, and the sequences of the messages flagged TIMED."""
+
+
+def _scan_messages(
+    data: bytes, position: int, salt: int, max_frame: int, last_seq: int, durable_seq: int,
+    first_ts: int, last_ts: int, ids: dict[bytes, int], names: list[bytes],
+) -> MessageColumns:  # fmt: skip
+    """Return the columns of the whole messages from `position` on, up to a frame of another kind or of a batch.
+
+    New subjects are added to `ids` and `names`.
+    """
+    size, view, plain = len(data), memoryview(data), HAS_HEADER | TIMED
+    seqs, offsets, sizes, sids, timed = array("Q"), array("I"), array("I"), array("I"), array("Q")
+    seen = 0
+    while position + HEAD_BYTES <= size:
+        magic, length, crc, kind, flags, slen, seq, ts_ns, synced = _head_at(data, position)
+        end, start = position + length, position + HEAD_BYTES
+        if magic != MAGIC or kind != MSG or flags & ~plain or seq <= last_seq:
+            break
+        if end > size or length > max_frame or start + slen > end:
+            break
+        if crc32(view[position + UNCHECKED_BYTES : end], (salt + length) & MASK) != crc:
+            break
+        subject = data[start : start + slen]
+        sid = ids.get(subject)
+        if sid is None:
+            sid = ids[subject] = len(names)
+            names.append(subject)
+        seqs.append(seq)
+        offsets.append(position)
+        sizes.append(length - FRAME_OVER_SIZE)
+        sids.append(sid)
+        if flags & TIMED:
+            timed.append(seq)
+        seen |= flags
+        if not last_ts:
+            first_ts = ts_ns
+        last_seq, last_ts, position = seq, ts_ns, end
+        if synced > durable_seq:
+            durable_seq = synced
+    return (
+        position,
+        last_seq,
+        durable_seq,
+        first_ts,
+        last_ts,
+        bool(seen & HAS_HEADER),
+        seqs,
+        offsets,
+        sizes,
+        sids,
+        timed,
+    )
+
+
+scan_messages = _scan_messages if lib is None else lib.scan_messages
 
 
 def _resync(data: bytes, view: memoryview, position: int, salt: int, max_frame: int, last_seq: int) -> int:

@@ -169,6 +169,7 @@ def _parse(data: bytes, segment: Readable, base: int, generation: int, table: Su
     start, (*_, end, covers, floor, first_ts, last_ts, count, subjects, tombs, timed, flags) = _fields(data)
     columns = _Columns(data, start)
     scan = Scan(head, end, end, indexed=True, first_ts=first_ts, last_ts=last_ts, durable_seq=covers, last_seq=covers)
+    scan.headed = True
     scan.packed = isinstance(segment, PackedFile)
     scan.offsets, scan.sizes, scan.sids = (columns.take("I", count) for _ in range(3))
     scan.tally = Tally(columns.take("I", subjects), columns.take("I", subjects), columns.take("Q", subjects))

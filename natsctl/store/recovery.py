@@ -161,6 +161,7 @@ def segment_of(folder: str, found: FoundSegment) -> Segment:
     file.created, file.size, file.settled, file.indexed = True, scan.end, scan.end, scan.indexed
     file.packed = scan.packed
     file.dead_bytes = scan.erased_bytes
+    file.bare_end = 0 if scan.headed else scan.end
     segment.live = count
     return segment
 

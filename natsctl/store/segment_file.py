@@ -31,6 +31,7 @@ def index_name(base: int, generation: int) -> str:
 
 class SegmentFile:
     __slots__ = (
+        "bare_end",
         "blobs",
         "created",
         "dead_bytes",
@@ -61,6 +62,8 @@ class SegmentFile:
         self.size = 0
         self.settled = 0
         self.dead_bytes = 0
+        self.bare_end = 0
+        """Offset before which a scan found no message with a header."""
         self.floor = head.floor
         """The highest floor in this file: in its header or in a FLOOR record that is on disk."""
         self.tombs = array("Q")

@@ -11,6 +11,7 @@ bytes: the log of messages, the metadata and the journal.
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -241,8 +242,10 @@ class StreamStore(AppendedView):
         assert isinstance(self.log, FileLog)
         return self.log.reading_frames(from_seq, min(to_seq, self.durable_seq), filters, max_bytes)
 
-    def remnants(self, from_seq: int, from_ts_ns: int = 0) -> Iterator[StoredMessage]:
+    def remnants(self, from_seq: int, from_ts_ns: int = 0, *, headed: bool = False) -> Iterator[StoredMessage]:
         """Yield messages that are still readable at or above a sequence and a time, removed or not, in order.
+
+        With `headed`, messages that the scan at the start found to have no header are left out.
 
         After a restart all messages removed by a commit with possibly missing journal records are readable: bytes go
         only when those are synced. Erased and damaged messages that were removed are left out. Raises
@@ -250,6 +253,8 @@ class StreamStore(AppendedView):
         """
         for segment in self.log.remaining():
             start, stop = segment.position_from(from_seq), segment.position_from(self.durable_seq + 1)
+            if headed and segment.body is not None:
+                start = bisect_left(segment.offsets, segment.body.bare_end, start, max(start, stop))
             if start < stop and segment.last_ts >= from_ts_ns:
                 start = self._position_at(segment, start, from_ts_ns) if from_ts_ns else start
                 if start < stop:

@@ -61,10 +61,15 @@ class SubjectTable:
             self.names += (
                 subjects if new == len(subjects) else [s for s, sid in zip(subjects, sids, strict=True) if sid >= first]
             )
-            zeros = bytes(8 * new)
+            self.grow()
+        return sids
+
+    def grow(self) -> None:
+        """Add zero counts for new subjects, already numbered and named."""
+        zeros = bytes(8 * (len(self.names) - len(self.count)))
+        if zeros:
             for column in (self.last, self.first, self.count):
                 column.frombytes(zeros)
-        return sids
 
     def add_tally(self, tally: Tally, first_seq: int) -> None:
         """Count the messages of a segment that begins with `first_seq`, above all earlier ones."""

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from natsctl.native import lib
+from natsctl.store import frame
 from natsctl.store.message import StoredMessage
 
 native = pytest.mark.skipif(lib is None, reason="the native module is not built, or NATSCTL_PURE is set")
@@ -37,6 +38,9 @@ pytestmark = native
         ("read_frames", (b"x" * 80, 0, [0], 0, 0, int, [])),
         ("read_frames", (b"x" * 80, 0, [-1], 0, 0, StoredMessage, [])),
         ("read_frames", (b"x" * 80, 0, (), 0, 0, StoredMessage, [])),
+        ("scan_messages", (b"x" * 80, 0, 1, 99, 0, 0, 0, 0, [], [])),
+        ("scan_messages", (b"x" * 80, -1, 1, 99, 0, 0, 0, 0, {}, [])),
+        ("scan_messages", (frame.encode_message(1, 0, 1, 0, 0, b"a", b"", b""), 0, 1, 99, 0, 0, 0, 0, {b"a": -1}, [])),
         ("first_deliveries", ([(1, 2, b"a", b"")], b"", 0, 0)),
         ("first_deliveries", ([(-1, 2, b"a", b"", b"")], b"", 0, 0)),
         ("first_deliveries", (7, b"", 0, 0)),

@@ -38,6 +38,19 @@ def test_removed_messages_can_be_read_until_their_segment_is_rewritten(lab):
     assert seqs(again) == [*range(1, 21)]
 
 
+def test_messages_without_headers_are_left_out_where_the_scan_found_no_header(lab):
+    store, stream = made(lab, 10)
+    lab.pump(store)
+    store, header = lab.open(), b"NATS/1.0\r\nNats-Msg-Id: 1\r\n\r\n"
+    stream = store.streams["$G/A"]
+    assert [*stream.remnants(1, headed=True)] == []
+    stream.append(b"s.1", header, b"x", 2000)
+    lab.pump(store)
+    assert [message.seq for message in stream.remnants(1, headed=True)][-1] == 11
+    again = lab.open().streams["$G/A"]
+    assert [(message.seq, message.header) for message in again.remnants(11, headed=True)] == [(11, header)]
+
+
 def test_an_index_file_does_not_hide_removed_messages(lab):
     store, stream = made(lab, 100)
     stream.purge(Filters((b"s.1",)), below_seq=20)

@@ -171,6 +171,31 @@ def _check_stored(end: int, *words: Any) -> None:
         raise FaultError(f"{words[-1]!r} up to {end}, where the specification has {messages!r}")
 
 
+def _logged(chance: random.Random) -> Words:
+    """Return messages of a log, some timed, with a record or a message of a batch now and then."""
+    one, salt = chance.choice, chance.randrange(2**32)
+    seqs = accumulate(chance.choices((1, 1, 1, 2**40, 0), k=chance.randrange(6)))
+    frames = [
+        frame._message(
+            salt, one(NUMBERS), seq, one(NUMBERS), one((0, 0, 2, 4)), one(SUBJECTS), one(HEADERS), one(BLOBS)
+        )
+        if chance.randrange(9)
+        else frame.encode(frame.FLOOR, seq, 0, 0, salt, frame.FLOOR_BODY.pack(1, seq))
+        for seq in seqs
+    ]
+    data = bytes(7) + b"".join(frames)
+    data = cut_or_changed(data, chance) if chance.randrange(3) == 0 else data
+    return data, 7, salt, one((200, 1 << 20)), 0, one(NUMBERS), one(NUMBERS), one((0, 7)), {b"a": 0}, [b"a"]
+
+
+def _check_logged(answer: object, *words: Any) -> None:
+    ids, names = {b"a": 0}, [b"a"]
+    specification: Callable[..., object] = frame._scan_messages
+    expected = specification(*words[:-2], ids, names)
+    if (expected, ids, names) != (answer, *words[-2:]):
+        raise FaultError(f"{answer!r} with {words[-2:]!r}, where the specification has {expected!r} with {ids!r}")
+
+
 # Columns.
 
 
@@ -574,6 +599,7 @@ CASES: Final = {
     "frame": Case(_frame, same_as(frame._message)),
     "frame_copies": Case(_copies, same_as(frame._copies)),
     "read_frames": Case(_stored, _check_stored),
+    "scan_messages": Case(_logged, _check_logged),
     "first_deliveries": Case(_firsts, same_as(_first_deliveries)),
     "read_ops": Case(_chunk, _check_chunk),
     "ack_frames": Case(_stored_entries, same_as(_acked_in_python)),

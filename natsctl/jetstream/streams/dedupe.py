@@ -277,7 +277,9 @@ class Dedupe:
         """Yield the entries of the last message and of those from `from_seq` on in the window, removed or not."""
         store = self._stream.store
         oldest_ns = self._clock.now_ns() - self._window_ns
-        for message in chain(store.remnants(store.last_seq), store.remnants(from_seq, oldest_ns)):
+        for message in chain(
+            store.remnants(store.last_seq, headed=True), store.remnants(from_seq, oldest_ns, headed=True)
+        ):
             msg_id = _id_in(message.header) if message.header else b""
             if msg_id:
                 yield message.seq, message.ts_ns, msg_id

@@ -96,7 +96,7 @@ def finish_rollups(stream: Stream) -> None:
     if not config.allow_rollup_hdrs or config.deny_purge or foreign or not store.healthy:
         return
     with suppress(StoreDamagedError):  # the store has reported it
-        newest = store.remnants(max(store.last_seq - ONE_COMMIT, 1), store.last_ts_ns - COMMIT_NS)
+        newest = store.remnants(max(store.last_seq - ONE_COMMIT, 1), store.last_ts_ns - COMMIT_NS, headed=True)
         for message in [message for message in newest if b"\r\nNats-Rollup:" in message.header]:
             _finish_rollup(stream, message)
 
