@@ -47,7 +47,6 @@ class SigningPair:
 
         self._key = SigningKey(seed)
         self.public = public_text(kind, self._key.verify_key.encode())
-        """The public key as text."""
 
     def sign(self, data: bytes) -> bytes:
         """Return the signature of `data`."""
@@ -65,7 +64,6 @@ class CurvePair:
 
         self._key = PrivateKey(seed)
         self.public = public_text("curve", self._key.public_key.encode())
-        """The public key as text."""
 
     def seal(self, data: bytes, recipient: str, nonce: bytes) -> bytes:
         """Return `data` sealed for a public curve key, with a nonce that no other message has."""

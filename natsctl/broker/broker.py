@@ -66,7 +66,6 @@ class ClosedSessions(deque["Session"]):
     """The newest sessions that have ended, the oldest first."""
 
     def __init__(self, most: int) -> None:
-        """Keep up to `most`."""
         super().__init__()
         self._most = most
         self._with_subs: deque[Session] = deque()
@@ -345,7 +344,6 @@ class Broker:
                 session.send_info(lame_duck=True)
 
     def next_cid(self) -> int:
-        """Count one more connection and return its number."""
         self._last_cid += 1
         self.total_connections += 1
         return self._last_cid

@@ -59,7 +59,6 @@ class BrokerOptions(msgspec.Struct, kw_only=True):
     listener_auth: dict[str, Authenticator | None] = msgspec.field(default_factory=dict)
     """Authenticators of connection types (STANDARD, WEBSOCKET, …) that do not use `auth`."""
     trusted_proxies: tuple[str, ...] = ()
-    """Public keys of trusted proxies."""
     auth_timeout_ns: int = 2 * SECOND
     listener_auth_timeout_ns: dict[str, int] = msgspec.field(default_factory=dict)
     """Timeouts of connection types that do not use `auth_timeout_ns`."""
@@ -85,9 +84,7 @@ class BrokerOptions(msgspec.Struct, kw_only=True):
         return self.listener_auth.get(connection_type, self.auth)
 
     def auth_timeout_of(self, connection_type: str) -> int:
-        """Return the nanoseconds that a client of that connection type has for its CONNECT."""
         return self.listener_auth_timeout_ns.get(connection_type, self.auth_timeout_ns)
 
     def ping_interval_of(self, connection_type: str) -> int:
-        """Return the nanoseconds between two PINGs to a client of that connection type."""
         return self.listener_ping_interval_ns.get(connection_type, self.ping_interval_ns)

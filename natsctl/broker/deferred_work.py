@@ -69,7 +69,6 @@ class DeferredWork:
 
 
 def slice_end_ns(session: Session) -> int:
-    """Return the monotonic time at which the slice of a session ends."""
     return session.last_active_ns + (CROWD_SLICE_NS if session.broker.unfinished else SLICE_NS)
 
 

@@ -20,13 +20,12 @@ from natsctl.api.subjects import is_literal, is_valid_subject
 from natsctl.api.times import format_time
 from natsctl.broker.imports.account_config import TRACE_PARENT
 from natsctl.broker.refusals import quoted, refuse_publish
-from natsctl.broker.subscription import DeliveryFilter
+from natsctl.broker.subscription import DeliveryFilter, Subscription
 
 if TYPE_CHECKING:
     from natsctl.broker.account import Account
     from natsctl.broker.routes import Recipient
     from natsctl.broker.session import Session
-    from natsctl.broker.subscription import Subscription
 
 
 DEST: Final = b"Nats-Trace-Dest"
@@ -259,16 +258,13 @@ class MessageTrace:
         if self.only and not allowed:
             return True
         if sub.session is None:
-            return bool(self.to_handler(sub, message) if allowed else self._untraced(sub, message))
+            return bool(self.to_handler(sub, message) if allowed else sub.handler(*message, self.origin) is not False)
         if allowed:
             return bool(self.to_client(sub, message, proxy.subject))
         if sub.session is self.origin and not sub.session.echo:
             return False
         sub.account.deliver_to(sub, *message)
         return True
-
-    def _untraced(self, sub: Subscription, message: Message) -> bool:
-        return sub.handler(*message, self.origin) is not False
 
     def through_service_import(self, exporter: Account, allowed: bool, come: bytes, message: Message) -> int:
         """Deliver a request that came on the subject `come` in the exporting account, traced if allowed."""

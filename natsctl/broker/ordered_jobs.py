@@ -40,7 +40,6 @@ class OrderedJobs:
         self.add(job)
 
     def add(self, job: Steps[Any]) -> None:
-        """Do a job in later turns."""
         self._waiting += 1
         self._long_work.append(self._continuing(job))
         self.wake()

@@ -268,7 +268,6 @@ def check_given(session: Session, change: object, hint: str) -> None:
 
 
 def without_server_metadata(config: Config) -> Config:
-    """Return the configuration without the metadata that the server adds to each answer."""
     own = own_metadata(config.get("metadata") or {})
     rest = {key: value for key, value in config.items() if key != "metadata"}
     return {**rest, "metadata": own} if own else rest

@@ -116,7 +116,7 @@ def read_lines(source: IO[bytes]) -> Iterator[BatchLine]:
             raise UsageError(f"line {number} has more than {MAX_LINE_BYTES // 2**20} MiB")
         text = raw.decode("utf-8", "surrogateescape").rstrip("\r\n")
         is_comment = not parts and text.lstrip().startswith("#")
-        if _continues(text) and not is_comment:
+        if (len(text) - len(text.rstrip("\\"))) % 2 == 1 and not is_comment:
             parts.append(text[:-1])
             continue
         line = _split(begun, "".join([*parts, text]))
@@ -125,10 +125,6 @@ def read_lines(source: IO[bytes]) -> Iterator[BatchLine]:
             yield line
     if parts:
         yield BatchLine(begun, [], "it ends with a backslash, and no line follows")
-
-
-def _continues(text: str) -> bool:
-    return (len(text) - len(text.rstrip("\\"))) % 2 == 1
 
 
 def _split(number: int, text: str) -> BatchLine:

@@ -20,7 +20,7 @@ from natsctl.cli.framework.parameters import Argument, ExitError, Option
 from natsctl.cli.framework.session import Session
 from natsctl.cli.framework.verbs import verb
 from natsctl.cli.render.page import Page
-from natsctl.cli.render.tables import render_table
+from natsctl.cli.render.tables import Table, render_table
 from natsctl.cli.render.text import duration, safe
 from natsctl.client.context_file import EMPTY, Document, Keys, complete, document_of, embedded, redacted
 from natsctl.client.contexts import ContextExistsError, ContextNotFoundError, Contexts, write
@@ -29,7 +29,6 @@ from natsctl.client.settings import expand_path, overriding
 
 if TYPE_CHECKING:
     from natsctl.cli.render.change import FieldChange
-    from natsctl.cli.render.tables import Table
     from natsctl.client.atomic_file import FileChange
 
 

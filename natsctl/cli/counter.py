@@ -14,11 +14,10 @@ from natsctl.cli.framework.parameters import Argument, Option
 from natsctl.cli.framework.session import Session
 from natsctl.cli.framework.verbs import verb
 from natsctl.cli.render.page import Page
-from natsctl.cli.render.tables import render_table
+from natsctl.cli.render.tables import Table, render_table
 from natsctl.cli.render.text import ago, count, safe, when
 
 if TYPE_CHECKING:
-    from natsctl.cli.render.tables import Table
     from natsctl.client.counters import Counter
 
 

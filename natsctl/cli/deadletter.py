@@ -31,7 +31,9 @@ from natsctl.cli.framework.session import Session
 from natsctl.cli.framework.verbs import Verb
 from natsctl.cli.render.tables import render_table
 from natsctl.cli.render.text import ago, count, safe, when
-from natsctl.client.deadletters.capture import EVERY_STREAM
+from natsctl.client.deadletters.capture import EVERY_STREAM, CaptureOptions, capture_streams, capture_to_disable
+from natsctl.client.deadletters.capture import disable as disable_capture
+from natsctl.client.deadletters.capture import enable as enable_capture
 from natsctl.client.message import DryRunError
 
 if TYPE_CHECKING:
@@ -125,9 +127,6 @@ def enable(
 
     Creates the stream DEADLETTERS_STREAM, or DEADLETTERS for --all. If it exists, the limits that are given change.
     """
-    from natsctl.client.deadletters.capture import CaptureOptions
-    from natsctl.client.deadletters.capture import enable as enable_capture
-
     name = _one_or_all(session, stream, all)
     options = CaptureOptions(max_age, max_msgs, replicas, copy)
     with suggesting(session, name):
@@ -146,9 +145,6 @@ def disable(
     session: Session, stream: SomeStream = None, all: Every = False, force: Force = False, json: Json = False
 ) -> None:
     """Stop keeping dead letters, and delete the stored ones."""
-    from natsctl.client.deadletters.capture import capture_to_disable
-    from natsctl.client.deadletters.capture import disable as disable_capture
-
     check_consent(session, f"delete the dead letters of {_named(EVERY_STREAM if all else stream or 'a stream')}", force)
     name = _one_or_all(session, stream, all)
     capture = session.run(lambda manager: capture_to_disable(manager, name))
@@ -183,7 +179,6 @@ def ls(
     selection = _selection(stream, given)
 
     async def work(manager: Manager) -> list[DeadLetter]:
-        from natsctl.client.deadletters.capture import capture_streams
         from natsctl.client.deadletters.letters import describe, read_letters
 
         letters = (await read_letters(manager, selection))[-limit:]
@@ -241,7 +236,6 @@ def show(
     async def work(
         manager: Manager,
     ) -> tuple[list[DeadLetter], FailedMessage | None, MessageExplanation | None]:
-        from natsctl.client.deadletters.capture import capture_streams
         from natsctl.client.deadletters.letters import LetterFilter, LetterSource, describe, read_letters
         from natsctl.client.explain.message import explain_message
 

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import msgspec
 
@@ -19,11 +19,7 @@ from natsctl.cli.framework.parameters import Argument, Option, as_usage_error
 from natsctl.cli.framework.session import Session
 from natsctl.cli.framework.verbs import verb
 from natsctl.cli.render.page import Page
-from natsctl.cli.render.tables import render_table
-
-if TYPE_CHECKING:
-    from natsctl.cli.render.tables import Table
-
+from natsctl.cli.render.tables import Table, render_table
 
 _USES = {"legacy": "older servers only", "reserved": "has a number, but is never sent"}
 

@@ -24,11 +24,10 @@ from natsctl.cli.framework.session import Session
 from natsctl.cli.framework.verbs import verb
 from natsctl.cli.messaging.bodies import read_body
 from natsctl.cli.render.text import duration, safe
-from natsctl.client.buckets import KV
+from natsctl.client.buckets import KV, WatchOptions
 from natsctl.client.buckets import Entry as ReadEntry
 
 if TYPE_CHECKING:
-    from natsctl.client.buckets import WatchOptions
     from natsctl.client.kv import KeyValueBucket as OpenBucket
     from natsctl.client.manager import Manager
     from natsctl.client.requests import Answer
@@ -231,8 +230,6 @@ def watch(
     """
     if (history or revision) and updates:
         raise UsageError("--updates excludes --history and --revision")
-    from natsctl.client.buckets import WatchOptions
-
     watching = WatchOptions(keys, history, updates, revision, deletes, count, wait)
     name = pick_bucket(session, KV, bucket)
     with suggesting_in_bucket(session):

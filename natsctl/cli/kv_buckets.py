@@ -61,10 +61,9 @@ from natsctl.cli.framework.session import Session
 from natsctl.cli.kv import open_bucket, read_ttl
 from natsctl.cli.render.text import safe
 from natsctl.client import asset_config
-from natsctl.client.buckets import ALL_KEYS, KV, check_pattern, is_pattern
+from natsctl.client.buckets import ALL_KEYS, KV, Entry, check_pattern, is_pattern
 
 if TYPE_CHECKING:
-    from natsctl.client.buckets import Entry
     from natsctl.client.kv import KeyValueBucket
 
 

@@ -64,10 +64,9 @@ from natsctl.cli.kv import Count, Wait
 from natsctl.cli.messaging.bodies import STDIN
 from natsctl.cli.render.text import safe
 from natsctl.client.asset_config import new_object_bucket, set_ttl
-from natsctl.client.buckets import OBJECTS
+from natsctl.client.buckets import OBJECTS, WatchOptions
 
 if TYPE_CHECKING:
-    from natsctl.client.buckets import WatchOptions
     from natsctl.client.object_store import Meta, ObjectBucket, StoredObject
     from natsctl.client.requests import Answer
 
@@ -450,8 +449,6 @@ def watch(
 
     Ends with 7 if nothing happened within the wait.
     """
-    from natsctl.client.buckets import WatchOptions
-
     watching = WatchOptions(updates=updates, deletes=deletes, limit=count, wait_s=wait)
     name = pick_bucket(session, OBJECTS, bucket)
     with suggesting_in_bucket(session):

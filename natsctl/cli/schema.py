@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, get_origin
+from typing import Annotated, Any, Final, get_origin
 
 import msgspec
 from msgspec import field
@@ -28,12 +28,8 @@ from natsctl.cli.framework.nouns import every_command
 from natsctl.cli.framework.parameters import Argument, ExitError, Option, as_usage_error
 from natsctl.cli.framework.session import Session
 from natsctl.cli.framework.verbs import Verb, verb
-from natsctl.cli.render.tables import render_table
+from natsctl.cli.render.tables import Table, render_table
 from natsctl.cli.render.text import body_text, safe
-
-if TYPE_CHECKING:
-    from natsctl.cli.render.tables import Table
-
 
 Names = list[str]
 """Names, as `-n -j` and commands without details print them."""

@@ -24,7 +24,7 @@ from natsctl.cli.messaging.publish import BodySource
 from natsctl.cli.messaging.request_reply import AnswerPrinter
 from natsctl.cli.render.measurements import fine
 from natsctl.cli.render.page import Page, Section
-from natsctl.cli.render.tables import render_table
+from natsctl.cli.render.tables import Table, render_table
 from natsctl.cli.render.text import ago, count, safe, when
 from natsctl.client import services
 from natsctl.client.messaging.messages import Outgoing
@@ -43,7 +43,6 @@ from natsctl.client.services import (
 from natsctl.client.services import endpoint as find
 
 if TYPE_CHECKING:
-    from natsctl.cli.render.tables import Table
     from natsctl.client.manager import Manager
     from natsctl.client.message import Message
 

@@ -154,7 +154,6 @@ class _RunningWork(Generic[T]):
         self._thread.start()
 
     def over(self, wait_s: float) -> bool:
-        """Return whether it has ended, after waiting for a while."""
         try:
             self._thread.join(wait_s)
         except (KeyboardInterrupt, SystemExit):

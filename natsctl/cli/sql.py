@@ -129,7 +129,6 @@ def backups_by_stream(path: Path) -> dict[str, Path]:
 
 
 MAX_ROWS = 1000
-"""The default number of rows of a table."""
 
 Answer = Callable[[], "QueryResult"]
 
@@ -248,7 +247,6 @@ class SparkQueries:
         )
 
     def _queries(self, opened: SparkSession, options: dict[str, str]) -> Queries:
-        """Return the queries of that session, with the views that they have created there."""
         from natsctl.cli.framework.resolve import did_you_mean
         from natsctl.spark.sql_queries import Queries
 

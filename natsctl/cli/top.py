@@ -112,7 +112,6 @@ class Shown:
         self.help = False
 
     def press(self, key: str, looker: Top) -> bool:
-        """Apply a key, and return whether it has a meaning."""
         if step := _STEPS.get(key):
             looker.sort_by(step)
         elif key == "b":

@@ -137,7 +137,6 @@ class BlockingConnection:
         return f"{self._inbox_prefix}.{os.urandom(11).hex()}"
 
     def new_sid(self) -> int:
-        """Return a subscription number that is not in use."""
         self._sids += 1
         return self._sids
 

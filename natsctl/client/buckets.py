@@ -6,7 +6,7 @@ Entries of key-value buckets: key, operation, time to live. Source: ADR-8, ADR-4
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -14,8 +14,6 @@ from natsctl.api.errors import ApiResponseError, ErrCode, NatsctlError, NothingR
 from natsctl.api.units import SECOND, format_duration, parse_duration
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-
     from natsctl.api.answers import StreamInfoAnswer
     from natsctl.api.catalogue import ApiError
     from natsctl.api.stream import StreamInfo
@@ -108,7 +106,6 @@ class WatchOptions(NamedTuple):
 
     @property
     def deliver(self) -> str:
-        """Return the deliver policy that it means."""
         if self.revision:
             return "by_start_sequence"
         return "new" if self.updates else "all" if self.history else "last_per_subject"
@@ -231,7 +228,6 @@ class Entry(NamedTuple):
 
 
 def check_key(key: str) -> None:
-    """Raise UsageError for an invalid key."""
     if not re.fullmatch(_KEY, key) or not all(key.split(".")):
         raise UsageError(
             f"{key!r} is not a valid key",

@@ -19,11 +19,10 @@ from natsctl.api.headers import parse as parse_headers
 from natsctl.api.times import ZERO_TIME, parse_time
 from natsctl.client.message import NO_RESPONDERS, DryRunError, Planned
 from natsctl.client.system.reports import span_ns
-from natsctl.client.system.system_account import System
+from natsctl.client.system.system_account import ServerAnswer, System
 
 if TYPE_CHECKING:
     from natsctl.client.manager import Manager
-    from natsctl.client.system.system_account import ServerAnswer
 
 
 Limits = Mapping[str, Any]

@@ -23,6 +23,7 @@ from natsctl.client.buckets import (
     SIZE,
     WRONG_LAST_SEQUENCE,
     Entry,
+    WatchOptions,
     bucket_info,
     check_key,
     check_pattern,
@@ -33,16 +34,14 @@ from natsctl.client.buckets import (
 )
 from natsctl.client.message import DryRunError, Planned
 from natsctl.client.messaging import messages
-from natsctl.client.requests import together
+from natsctl.client.requests import Answer, together
 
 if TYPE_CHECKING:
     from natsctl.api.answers import StreamInfoAnswer, StreamPurgeAnswer
     from natsctl.api.requests import PubAck
-    from natsctl.client.buckets import WatchOptions
     from natsctl.client.manager import Manager
     from natsctl.client.messaging.consumers import DeliveredMessage, OrderedReader
     from natsctl.client.messaging.messages import StoredResult
-    from natsctl.client.requests import Answer
 
 
 _API_PREFIX = "$JS.API"
@@ -100,7 +99,6 @@ class KeyValueBucket:
         return cls(manager, name, await bucket_info(manager, KV, name))
 
     def at(self, manager: Manager) -> KeyValueBucket:
-        """Return the same bucket on another connection."""
         return KeyValueBucket(manager, self.name, self.info)
 
     @property

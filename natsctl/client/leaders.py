@@ -37,7 +37,6 @@ class ClusterAsset(NamedTuple):
 
     @property
     def shows_it(self) -> str:
-        """Return the command that shows the asset, for hints."""
         return f"natsctl con info {self.stream} {self.consumer}" if self.consumer else f"natsctl str info {self.stream}"
 
     async def evacuate(self, manager: Manager, peer: str) -> Mapping[str, Any]:
@@ -47,7 +46,6 @@ class ClusterAsset(NamedTuple):
         return (await manager.stream_evacuate(self.stream, peer)).raw
 
     async def info(self, manager: Manager) -> Info:
-        """Return the server's answer about it."""
         if self.consumer:
             return (await manager.consumer_info(self.stream, self.consumer)).raw
         return (await manager.stream_info(self.stream)).raw

@@ -11,18 +11,16 @@ refuses; one that does not is asked for its level first.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from natsctl.api import endpoints
 from natsctl.api.errors import ApiResponseError, ErrCode, NatsctlError, NotAuthorisedError
 from natsctl.api.versions import RequiredLevel
 from natsctl.client.message import AckedMessages
-from natsctl.client.requests import Requests, number_in
+from natsctl.client.requests import Answer, Listing, Requests, number_in
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from natsctl.api.answers import (
         AccountInfoAnswer,
         ConsumerCreateAnswer,
@@ -52,7 +50,6 @@ if TYPE_CHECKING:
     from natsctl.api.endpoints import ApiEndpoint
     from natsctl.api.stream import StreamConfig, StreamInfo
     from natsctl.client.connection import Connection
-    from natsctl.client.requests import Answer, Listing
 
 
 T = TypeVar("T")

@@ -39,17 +39,15 @@ from natsctl.api.subjects import is_valid_subject
 from natsctl.api.times import ZERO_TIME, format_time
 from natsctl.client.atomic_file import atomic_write
 from natsctl.client.buckets import OBJECTS, WatchOptions, bucket_info, watch_bucket
-from natsctl.client.message import NO_RESPONDERS, DryRunError, Planned, as_bytes
+from natsctl.client.message import NO_RESPONDERS, DryRunError, Message, Planned, as_bytes
 from natsctl.client.messaging import messages
 from natsctl.client.messaging.consumers import DeliveredMessage, OrderedReader
-from natsctl.client.requests import api_error, not_understood, parse_object
+from natsctl.client.requests import Answer, api_error, not_understood, parse_object
 
 if TYPE_CHECKING:
     from natsctl.api.answers import StreamInfoAnswer
     from natsctl.client.connection import Subscription
     from natsctl.client.manager import Manager
-    from natsctl.client.message import Message
-    from natsctl.client.requests import Answer
 
 
 DIGEST_TYPE = "SHA-256="

@@ -469,7 +469,6 @@ def _name(entry: Any) -> str:
 
 
 def _merge_unreachable(merged: dict[str, Any], pages: list[dict[str, Any]], name: str) -> None:
-    """Record the entries that a page reports as missing."""
     for page in pages[1:]:
         said = page.get(name)
         if isinstance(said, list):

@@ -13,7 +13,15 @@ from typing import Any, NamedTuple
 
 from natsctl.api.errors import NatsctlError, UsageError
 from natsctl.client.contexts import ContextNotFoundError, Contexts
-from natsctl.client.settings import DEFAULT_TIMEOUT_S, Settings, combine, expand_path, from_environment
+from natsctl.client.settings import (
+    DEFAULT_TIMEOUT_S,
+    Settings,
+    combine,
+    credentials,
+    expand_path,
+    from_environment,
+    tls_context,
+)
 from natsctl.wire.server_url import UNESCAPED, ServerUrlError, parse_server_url, without_login
 
 DEFAULT_URL = "nats://127.0.0.1:4222"
@@ -136,8 +144,6 @@ async def check(contexts: Contexts, name: str, *, connecting: bool, timeout_s: f
 
 def target_of(contexts: Contexts, name: str, timeout_s: float | None) -> Target:
     """Return the server that a context names by itself; raises UsageError for an unreadable context."""
-    from natsctl.client.settings import credentials, tls_context
-
     settings = contexts.load(name)
     urls = server_urls(settings.url or DEFAULT_URL, f"context {name}")
     credentials(settings)

@@ -23,7 +23,7 @@ from natsctl import __version__
 from natsctl.api.errors import ExitCode, NatsctlError, ProtocolError, UnreachableError, UsageError
 from natsctl.api.subjects import is_valid_subject
 from natsctl.api.times import format_time
-from natsctl.client.message import HeaderLike
+from natsctl.client.message import HeaderLike, Message
 from natsctl.client.messaging.messages import Outgoing
 from natsctl.client.messaging.request_reply import ReplyLimits, ask
 from natsctl.client.received import Received
@@ -31,7 +31,6 @@ from natsctl.client.requests import end_tasks, parse_object
 
 if TYPE_CHECKING:
     from natsctl.client.connection import Connection, Subscription
-    from natsctl.client.message import Message
 
 
 PING, INFO, STATS = "PING", "INFO", "STATS"

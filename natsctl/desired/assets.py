@@ -55,7 +55,6 @@ class AssetKey(NamedTuple):
 
 
 DEFAULT_OWNER = "default"
-"""The owner of documents that do not name one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,7 +107,6 @@ class Merged:
 
 
 def created(one: DesiredAsset) -> Merged:
-    """Return the configuration to create a missing asset with."""
     config = without_server_made(one.config)
     if one.kind is Kind.STREAM:
         config = new_stream(config)
@@ -367,7 +366,6 @@ class Differ:
     def _comparison(
         self, change: Change, one: DesiredAsset, live: LiveAsset, new: Config, wanted: Merged
     ) -> Change | None:
-        """Return the change that an existing asset needs, None for none."""
         old = self._differ(change, one, live, new, wanted)
         if held := held_by_seal(one, live.config):
             hint = f"describe {live.key} with `sealed: true`, or list {', '.join(held)} under `ignore`"

@@ -18,12 +18,11 @@ from natsctl.api.model import INT64_MAX, Model, Shape, shape_of
 from natsctl.api.stream import StreamConfig
 from natsctl.api.stream_rules import Draft, no_origin
 from natsctl.api.units import parse_duration
-from natsctl.client.manager import CONSUMER_LEVELS, STREAM_LEVELS, required_level_of
+from natsctl.client.manager import CONSUMER_LEVELS, STREAM_LEVELS, Manager, required_level_of
 from natsctl.desired.assets import AssetKey, DocumentSet
 from natsctl.desired.plan import Action, Plan
 
 if TYPE_CHECKING:
-    from natsctl.client.manager import Manager
     from natsctl.desired.live import LiveState
 
 
@@ -56,7 +55,6 @@ class ServerContext:
     """Whether the server gives a duplicate window to streams with sources, as those before 2.14 do."""
 
     def bounds(self, replicas: int) -> ConsumerBounds:
-        """Return the limits for consumers of a stream with this number of replicas."""
         tier = ((self.limits.get("tiers") or {}).get(f"R{max(replicas, 1)}") or {}).get("limits") or self.limits
         return ConsumerBounds(
             int(tier.get("max_ack_pending") or 0),
@@ -299,7 +297,6 @@ async def _refused_consumer(manager: Manager, stream: str, fields: dict[str, Any
 
 
 def _unused(prefix: str) -> str:
-    """Return a name that is not in use."""
     import secrets  # slow to import, and most plans need no caps
 
     return f"{prefix}_{secrets.token_hex(8)}"

@@ -124,7 +124,6 @@ class StreamSubjects:
                 self._end(claim)
 
     def put(self, config: StreamConfig) -> None:
-        """Add a stream, or update a changed one."""
         before = self._claims.get(config.name)
         if before is not None and before.config is config:
             return
@@ -180,7 +179,6 @@ class JetStreamAccount:
         limits: AccountLimits,
         serve: Callable[[JetStreamAccount], Dispatcher],
     ) -> None:
-        """Start serving the account's API with `serve`; an account has JetStream by having one of these."""
         self.engine = engine
         self.account = account
         self.name = account.name

@@ -32,6 +32,7 @@ from natsctl.jetstream.endpoints.dispatcher import Dispatcher, RefusedApi, Syste
 from natsctl.jetstream.endpoints.templates import FOLDER as TEMPLATES
 from natsctl.jetstream.engine_options import (
     ClockWatch,
+    DurableChange,
     EngineRng,
     JetStreamOptions,
     OpenBatches,
@@ -47,7 +48,6 @@ from natsctl.store.stream import StreamStore
 
 if TYPE_CHECKING:
     from natsctl.broker.account import Account
-    from natsctl.jetstream.engine_options import DurableChange
 
 
 _INFO: Final = f"{API_PREFIX}.INFO"

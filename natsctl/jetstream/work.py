@@ -33,7 +33,6 @@ FIRST_SLICE: Final = 256
 SLICE: Final = 512
 """Cost that the jobs of one stream may spend in one turn: about 3 ms."""
 REQUEST_COST: Final = 32
-"""Cost of a request that waited."""
 MAX_WAITING: Final = 10_000
 """Requests that may wait for one stream; another one is not answered, as by nats-server with a full queue."""
 
@@ -108,7 +107,6 @@ class Work:
         self._shut = self._running
 
     def _step(self) -> int:
-        """Take one step of the first job and return its cost."""
         job = self._jobs[0]
         self._running = True
         try:
@@ -133,7 +131,6 @@ class Work:
             job.then(result)
 
     def run(self, budget: int) -> int:
-        """Continue the remaining work, for a slice."""
         spent, budget = 0, min(budget, SLICE)
         try:
             while spent < budget and (self._jobs or self._held):

@@ -15,7 +15,7 @@ import asyncio
 import os
 import random
 import threading
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -27,13 +27,12 @@ from natsctl.server.listener import ClientConnection, ListeningEndpoint, Transpo
 from natsctl.server.log.lines import Log
 from natsctl.server.logins import callout_faults
 from natsctl.server.monitor.query import BadRequestError, ReloadCall, ReloadDone
-from natsctl.server.options import UNSPECIFIED, ServerOptions
+from natsctl.server.options import UNSPECIFIED, ServerOptions, TlsOptions, WebSocketOptions
 from natsctl.server.resources import SystemClock, new_event_loop
 from natsctl.server.shell import Shell
-from natsctl.server.tls.contexts import ListenerTls
+from natsctl.server.tls.contexts import ListenerTls, TlsContexts
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
     from socket import socket
 
     from natsctl.api.account import AccountLimits
@@ -42,10 +41,8 @@ if TYPE_CHECKING:
     from natsctl.server.committer import Committer
     from natsctl.server.leaf.nodes import LeafNodes
     from natsctl.server.ocsp.service import OcspService
-    from natsctl.server.options import TlsOptions, WebSocketOptions
     from natsctl.server.system.account import SystemAccount
     from natsctl.server.system.events import OcspEvents
-    from natsctl.server.tls.contexts import TlsContexts
     from natsctl.server.websocket.protocol import Upgrader
     from natsctl.store.store import Store
 

@@ -17,13 +17,12 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypedDict
 
-from natsctl.broker.auth.credentials import Delegation, Grant, LoginRefusal, Pending
+from natsctl.broker.auth.credentials import Authenticator, Delegation, Grant, LoginRefusal, Pending
 from natsctl.broker.imports.account_config import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
 
-    from natsctl.broker.auth.credentials import Authenticator
     from natsctl.broker.auth.static_auth import StaticAuthenticator
     from natsctl.broker.session import Session
     from natsctl.server.options import ServerOptions
@@ -140,7 +139,6 @@ class LoginThreads:
 
 
 def authenticator(options: ServerOptions) -> Authenticator | None:
-    """Return the authenticator of the users, or None if every client is accepted."""
     if options.operator is not None:
         from natsctl.server.operator_mode import jwt_authenticator
 

@@ -25,7 +25,14 @@ from natsctl.api.jwt_claims import AccountLimits as ClaimedLimits
 from natsctl.api.jwt_token import MAX_TOKEN_BYTES, JwtError, is_public
 from natsctl.api.jwt_validation import account_faults, time_faults
 from natsctl.api.subject_index import Steps, finish
-from natsctl.broker.jwt.account_registry import AccountStoreError, MemoryResolver, Resolver, Trust, trust_of
+from natsctl.broker.jwt.account_registry import (
+    AccountRegistry,
+    AccountStoreError,
+    MemoryResolver,
+    Resolver,
+    Trust,
+    trust_of,
+)
 from natsctl.broker.jwt.authenticator import BrokerAccountSink, JwtAuthenticator
 from natsctl.broker.jwt.claim_requests import ClaimRequests
 from natsctl.server.files import replace_file
@@ -37,7 +44,6 @@ if TYPE_CHECKING:
 
     from natsctl.api.account import AccountLimits
     from natsctl.broker.broker import Broker
-    from natsctl.broker.jwt.account_registry import AccountRegistry
     from natsctl.server.url_resolver import UrlResolver
 
 

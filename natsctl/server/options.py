@@ -236,7 +236,6 @@ class ServerOptions(msgspec.Struct, frozen=True):
     server_name: str = ""
     config_file: Path | None = None
     config_digest: str = ""
-    """The digest of the configuration file: `sha256:…`."""
     config_warnings: tuple[str, ...] = ()
     """Values of the configuration file that are accepted but probably not meant so."""
     jetstream: bool = False

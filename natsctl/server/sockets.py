@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import socket
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from natsctl.server.options import UNSPECIFIED
-
-if TYPE_CHECKING:
-    from natsctl.server.options import ServerOptions
-
+from natsctl.server.options import UNSPECIFIED, ServerOptions
 
 BACKLOG: Final = 1024
 """Connections that may wait to be accepted."""

@@ -72,7 +72,6 @@ def _login(settings: Settings) -> dict[str, str]:
 
 
 def _file(path: str) -> str:
-    """Return the text of a PEM file, "" without one."""
     if not path:
         return ""
     try:

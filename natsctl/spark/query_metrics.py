@@ -14,18 +14,16 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from pyspark.sql.streaming.listener import StreamingQueryListener
-
-if TYPE_CHECKING:
-    from pyspark.sql.streaming.listener import (
-        QueryIdleEvent,
-        QueryProgressEvent,
-        QueryStartedEvent,
-        QueryTerminatedEvent,
-        StreamingQueryProgress,
-    )
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+    StreamingQueryProgress,
+)
 
 _GAUGES: Final = {
     "avgOffsetsBehindLatest": "natsctl_spark_offsets_behind_latest_avg",

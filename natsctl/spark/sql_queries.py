@@ -212,7 +212,6 @@ _FIRST_WORDS: Final = (
     "CALL", "BEGIN", "ADD", "LIST", "LOAD", "MSCK", "REPAIR", "GRANT", "REVOKE", "EXPORT", "IMPORT", "LOCK", "UNLOCK",
     "START", "COMMIT", "ROLLBACK", "DFS", *_CHANGES,
 )  # fmt: skip
-"""The first words of Spark's SQL statements."""
 _PAIRS: Final = {")": "(", "]": "["}
 
 
@@ -297,7 +296,6 @@ def check_named(text: str, catalogue: Catalogue, suggest: Suggest) -> None:
 
 
 def _depth(words: Sequence[Token]) -> int:
-    """Return the number of parentheses that are open."""
     return sum(word.is_symbol("(") - word.is_symbol(")") for word in words)
 
 

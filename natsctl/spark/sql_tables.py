@@ -165,7 +165,7 @@ def _relations(words: Sequence[Token]) -> Iterator[Named]:
             clauses[-1] = expected = True
         elif token.is_symbol(","):
             expected = clauses[-1]
-        elif token.is_word(*_AFTER_TABLES) and not (expected and _can_be_name(words, at)):
+        elif token.is_word(*_AFTER_TABLES) and not (expected and (at > 0 and not words[at - 1].is_symbol("("))):
             clauses[-1] = expected = False
         elif expected:
             run = _run(words, at)
@@ -185,11 +185,6 @@ def _beginning(words: Sequence[Token]) -> int:
         return 0
     at = next((index for index, word in enumerate(words) if index and not word.is_word(*_OF_DESCRIBE)), 0)
     return 0 if words[at].is_word(*_DESCRIBED) else at
-
-
-def _can_be_name(words: Sequence[Token], at: int) -> bool:
-    """Return whether a keyword is a name because no clause can begin there: after FROM, JOIN or a comma."""
-    return at > 0 and not words[at - 1].is_symbol("(")
 
 
 def _run(words: Sequence[Token], at: int) -> Sequence[Token]:

@@ -20,12 +20,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 from natsctl.native import lib
 from natsctl.store.frame import FRAME_OVER_SIZE
 from natsctl.store.steps import BULK_STEP, STEP, Steps, finish
-from natsctl.store.subject_table import GONE
+from natsctl.store.subject_table import GONE, SubjectTable
 
 if TYPE_CHECKING:
     from natsctl.store.index import StreamIndex
     from natsctl.store.segment import Segment
-    from natsctl.store.subject_table import SubjectTable
     from natsctl.store.view import FilterView
 
 Positions: TypeAlias = "array[int]"
@@ -122,7 +121,6 @@ def live_positions(segment: Segment, mask: Mask | None, start: int, stop: int) -
 
 @native("pick", "I")
 def _positions(sids: array[int], dead: bytearray | None, mask: Mask | None, start: int, stop: int) -> Positions:
-    """Return the live positions in [start, stop) with a number in a mask."""
     if mask is None:
         live = range(start, stop)
         return array("I", live if dead is None else [p for p in live if not dead[p]])

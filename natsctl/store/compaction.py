@@ -178,7 +178,6 @@ GROUP_MAX = 64
 
 
 def _whole(segment: Segment) -> bool:
-    """Return whether a segment is sealed, on disk, and has anything to keep."""
     return segment.keys is not None and segment.body is not None and segment.body.created and segment.live > 0
 
 

@@ -215,7 +215,6 @@ def _read(disk: Disk, path: str) -> bytes:
 def _judge_meta(
     disk: Disk, check: StreamCheck, names: list[str], high_water: HighWaterEntry | None, store: bytes
 ) -> None:
-    """Read the meta file and check its identity and age."""
     path, marked = f"{check.folder}/meta", high_water is not None and high_water.is_marked
     if high_water is not None and marked:
         check.identity = high_water.identity

@@ -285,7 +285,6 @@ class MetaFile:
         return self.record._replace(store=store, meta=self.content, replaces=0, version=version).encode(), False
 
     def settle(self, written: bytes, created: bool) -> None:
-        """Take in that `written` is durable."""
         self.mark = (self.mark[0] + (not created), crc32(written))
         if not self._pending:
             self.durable = self.content

@@ -52,7 +52,6 @@ class RecordsCallback:
         self._callback = callback
 
     def __call__(self, fault: StoreError | None) -> None:
-        """Pass the outcome on."""
         self._callback(None if isinstance(fault, RecordsKeptError) else fault)
 
 
@@ -549,7 +548,6 @@ class StreamStore(AppendedView):
         return self._in_flight is None and not self.backing.unsynced
 
     def mark_dirty(self) -> None:
-        """Ask the shell for a commit."""
         self._clean = False
         if self._in_flight is None:
             self._host.dirty[self] = None

@@ -70,7 +70,6 @@ def is_login_refusal(text: str) -> bool:
 
 
 def read_error(line: bytes) -> ServerLineError:
-    """Return the error of an -ERR line."""
     return ServerLineError(line[4:].decode("utf-8", "replace").strip().strip("'"))
 
 
@@ -179,7 +178,6 @@ def encode_login(
 
 
 def encode_connect(options: Mapping[str, object]) -> bytes:
-    """Return the CONNECT line with these options."""
     import json
 
     return b"CONNECT %b\r\n" % json.dumps(options).encode()

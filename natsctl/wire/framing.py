@@ -180,7 +180,6 @@ class Framing:
             self._fail(fault, len(chunk) - end)
 
     def _fail(self, fault: ProtocolViolationError, unread: int) -> None:
-        """Read nothing any more."""
         fault.unread = unread
         self.fault = fault
         self._tail = b""

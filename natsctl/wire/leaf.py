@@ -113,7 +113,6 @@ class LeafParser(Framing):
 
 
 def _route(fields: list[bytes]) -> tuple[bytes, tuple[bytes, ...]]:
-    """Return the reply and the queue groups of a message."""
     if len(fields) < 2:
         return (fields[0] if fields else b""), ()
     if fields[0] == b"+":

@@ -117,7 +117,6 @@ class FrameBuffer:
             self._missing = frame_end(data, at) - len(data)
 
     def clear(self) -> None:
-        """Drop the kept bytes."""
         self._parts = []
 
 

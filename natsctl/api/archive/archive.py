@@ -85,7 +85,6 @@ class CountedRecords(NamedTuple):
     last_seq: int
     last_ts_ns: int
     subjects: Mapping[bytes, int]
-    """Messages of each subject."""
 
 
 def counted(messages: Sequence[MessageFields]) -> CountedRecords:

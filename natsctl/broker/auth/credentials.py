@@ -217,7 +217,6 @@ class Pending(msgspec.Struct, frozen=True):
     """Brings an answer computed in the thread of the broker; `work` returns it for callers that cannot wait."""
 
     def answer(self, result: Any) -> Answer:
-        """Return the answer for a result of `work`."""
         found: Answer = result if self.then is None else self.then(result)
         return found
 

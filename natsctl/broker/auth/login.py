@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from natsctl.api.codec import go_quote
 from natsctl.broker.auth.credentials import (
     Answer,
+    Authenticator,
     CertificateChain,
     ConnectOptions,
     Credentials,
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from natsctl.api.subject_index import Steps
-    from natsctl.broker.auth.credentials import Authenticator
     from natsctl.broker.session import Session
 
 
@@ -50,14 +50,11 @@ MUCH_HELD_BYTES: Final = 64 << 10
 MAX_HELD_BYTES: Final = 8 << 20
 """Maximum bytes that may arrive: one read of the shell may be unpacked to much more."""
 ACCOUNT_FULL: Final = "maximum account active connections exceeded"
-"""Error for a client that its account has no room for."""
 REDACTED: Final = "[REDACTED]"
 """Name of a client that has shown a token."""
 
 
 class Login:
-    """The credentials and the grant of one session."""
-
     __slots__ = (
         "_asked", "_asked_again", "_held", "_held_ops", "_session", "authenticated", "certificate", "chain",
         "connected", "cookies", "credentials", "grant", "nonce", "options", "pending", "proxy",
@@ -254,12 +251,10 @@ class Login:
         self._follow(proxy if isinstance(proxy, LoginRefusal) else self._authenticate())
 
     def _authenticate(self) -> Answer:
-        """Return the answer of the listener's authenticator."""
         auth = self.authenticator
         return auth.authenticate(self.credentials or self._shown()) if auth is not None else Grant("", GLOBAL_ACCOUNT)
 
     def _follow(self, answer: Answer) -> None:
-        """Apply an authenticator's answer, or wait for it."""
         answer = self._prepared(answer)
         if isinstance(answer, (Pending, Delegation)):
             self._await(answer)

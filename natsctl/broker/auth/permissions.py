@@ -44,8 +44,6 @@ class ResponseRule(msgspec.Struct, frozen=True):
 
 
 class SubjectPermissions(msgspec.Struct, frozen=True, dict=True):
-    """All rules of one user."""
-
     publish: SubjectRules = msgspec.field(default_factory=SubjectRules)
     subscribe: SubjectRules = msgspec.field(default_factory=SubjectRules)
     responses: ResponseRule | None = None
@@ -125,7 +123,6 @@ class Patterns:
         return self._literals.match(subject) or self._wild.match(subject)
 
     def groups(self, subject: bytes) -> list[bytes]:
-        """Return the queue groups of the patterns that match `subject`."""
         return [queue for pattern in self._queued.matching(subject) for queue in self._groups[pattern]]
 
     def cover(self, subject: bytes) -> bool:

@@ -126,11 +126,9 @@ class User(Confidential, frozen=True):
 
     @property
     def identity(self) -> str:
-        """Identity of this user: its nkey or its name."""
         return self.nkey or self.name
 
     def may_use(self, connection_type: str) -> bool:
-        """Return whether it may come over that kind of connection."""
         return not self.connection_types or connection_type in self.connection_types
 
 
@@ -177,7 +175,6 @@ class StaticAuthenticator:
 
     @property
     def wants_nonce(self) -> bool:
-        """True if a user has an nkey."""
         return bool(self._nkeys)
 
     @property

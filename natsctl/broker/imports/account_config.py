@@ -105,7 +105,6 @@ class ConnectionLimits(msgspec.Struct, frozen=True):
     max_connections: int = UNLIMITED
     max_leafnodes: int = UNLIMITED
     max_subscriptions: int = UNLIMITED
-    """Most subscriptions of each connection."""
     max_payload: int = UNLIMITED
 
 

@@ -58,18 +58,15 @@ class ImportProxy(RoutedSubscription):
 
     @property
     def imports(self) -> StreamImports:
-        """The imports that it is part of."""
         return self._line.imports
 
     def behind(self) -> Subscription:
-        """Return the local subscription that it represents."""
         return self._for.behind()
 
     def _is_active(self) -> bool:
         return self._line.imports.active and self._for.import_proxies is self._listed
 
     def take_traced(self, trace: MessageTrace, message: tuple[bytes, bytes, bytes, bytes]) -> bool:
-        """Deliver a traced message to the subscription."""
         sub, line = self._for, self._line
         if not self._is_active() or line.hops.of(message[0]) is not None or sub.has_left():
             return False
@@ -128,8 +125,6 @@ class StreamLine:
 
 
 class StreamImports:
-    """All imports of streams of one account."""
-
     __slots__ = ("_account", "_followed", "_index", "_lines", "_withdrawn", "active", "links")
 
     def __init__(self, account: Account, links: list[StreamLink]) -> None:
@@ -204,7 +199,6 @@ def _own_subscriptions(account: Account) -> Iterator[Subscription]:
 
 
 def ending(proxies: Collection[Subscription]) -> Steps[None]:
-    """End subscriptions in other accounts."""
     for count, proxy in enumerate(proxies):
         if count and not count % PROXIES_STEP:
             yield PROXIES_STEP
@@ -258,7 +252,6 @@ class ImportChange:
         return bool(self._services or self._ended)
 
     def clean_up(self) -> Steps[None]:
-        """Remove the previous imports."""
         for proxy in self._ended.values():
             proxy.account.unsubscribe(proxy)
             yield 1
@@ -327,7 +320,6 @@ class AccountImports:
         return waiting is not None and waiting.requester.account.has_interest(waiting.reply)
 
     def on_subscribe(self, sub: Subscription) -> Steps[None]:
-        """Route matching imports to the subscription."""
         for imports in (self.streams, self.coming):
             if imports is not None:
                 yield from imports.follow(sub)

@@ -69,8 +69,6 @@ class _ImportRefusedError(Exception):
 
 
 class _Exports:
-    """The exports of one account that are of one kind."""
-
     def __init__(self) -> None:
         self._exports: list[StreamExport | ServiceExport] = []
         self._of_subject: dict[str, list[StreamExport | ServiceExport]] = {}
@@ -86,7 +84,6 @@ class _Exports:
         return self._of_subject.get(subject, [])
 
     def first_covering(self, subject: str) -> StreamExport | ServiceExport | None:
-        """Return the first entry with a subject that covers this one."""
         place = min(self._index.covering(subject.encode()), default=None)
         return self._exports[place] if place is not None else None
 
@@ -105,7 +102,6 @@ class _Links(Generic[Link]):
         self._index: SubjectIndex[int] = SubjectIndex()
 
     def add(self, subject: str, link: Link) -> None:
-        """Add a link that is known by `subject`."""
         self._index.add(self._subject_of(link).encode(), len(self.links))
         self.links.append(link)
         self.known.setdefault((link.account, subject), link)

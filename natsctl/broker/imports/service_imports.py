@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from natsctl.api.subject_transform import SubjectMapping
-from natsctl.broker.imports.account_imports import ImportHop
+from natsctl.broker.imports.account_imports import AccountImports, ImportHop
 from natsctl.broker.imports.service_latency import (
     BAD_REQUEST,
     INTEREST_LOST,
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from natsctl.api.advisories import ClientInfo
     from natsctl.broker.account import Account
     from natsctl.broker.imports.account_config import ServiceExport
-    from natsctl.broker.imports.account_imports import AccountImports
     from natsctl.broker.imports.import_plan import ServiceLink
     from natsctl.broker.message_trace import MessageTrace
     from natsctl.broker.routes import Routes
@@ -89,7 +88,6 @@ class ServiceProxy(RoutedSubscription):
         return self.active and self._request(to, subject, reply, header, payload, origin, None)
 
     def take_traced(self, trace: MessageTrace, message: tuple[bytes, bytes, bytes, bytes]) -> bool:
-        """Pass a traced request on."""
         return self.active and self._request(message[0], *message, trace.origin, trace)
 
     def _request(
@@ -166,8 +164,6 @@ _DIGITS: Final = 6
 
 
 class PendingRequest:
-    """One request that awaits its response."""
-
     __slots__ = ("export", "reply", "requester", "sample", "service", "since_ns", "subject")
 
     def __init__(
@@ -213,12 +209,9 @@ class ResponseRecipient(RoutedSubscription):
 
 
 class Responses:
-    """Pending responses of the services of one account."""
-
     __slots__ = ("_account", "_by_subject", "_imports", "_look_ns", "_prefix", "_tail")
 
     def __init__(self, imports: AccountImports) -> None:
-        """Begin to take responses."""
         account, broker = imports.account, imports.account.broker
         self._imports = imports
         self._account = account
@@ -236,7 +229,6 @@ class Responses:
         return subject.startswith(self._prefix)
 
     def get(self, subject: bytes) -> PendingRequest | None:
-        """Return who waits for a response on `subject`."""
         return self._by_subject.get(subject)
 
     def expect(
@@ -290,7 +282,6 @@ class Responses:
         return None if taken or origin is not None else False
 
     def _way_back(self, waiting: PendingRequest, reply: bytes) -> PendingRequest:
-        """Return where the requester answers a response that has a reply of its own."""
         responses = waiting.requester.responses
         return responses.expect(self._imports, reply, waiting.service, waiting.export)
 

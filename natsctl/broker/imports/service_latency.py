@@ -30,7 +30,6 @@ _BITS: Final = 16
 
 
 def draw_digits(rng: Rng, length: int) -> str:
-    """Return a random name."""
     bits = rng.getrandbits(_BITS * length)
     return "".join(_DIGITS[(bits >> _BITS * at & 0xFFFF) % 62] for at in range(length))
 
@@ -72,8 +71,6 @@ class LatencyMetric(Model):
 
 
 class Sample(msgspec.Struct, frozen=True):
-    """One request that is measured."""
-
     subject: str
     """Subject of the metric."""
     requestor: ClientInfo

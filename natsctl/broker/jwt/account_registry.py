@@ -77,7 +77,6 @@ class MemoryResolver:
     """The JWTs that configuration lists."""
 
     def __init__(self, preload: Mapping[str, str]) -> None:
-        """Know the JWTs of `preload`, by account."""
         self._preload = dict(preload)
 
     def fetch(self, account: str) -> str | None:
@@ -159,7 +158,6 @@ class ActiveAccount:
 
     @property
     def name(self) -> str:
-        """The account's public key."""
         return self.claims.sub
 
     @property

@@ -40,8 +40,6 @@ MAX_KEPT_CHARS: Final = 8192
 
 
 class JwtAuthenticator:
-    """The authenticator of the users of an operator's accounts."""
-
     def __init__(self, trust: Trust, resolver: Resolver, remote: RemoteResolver | None = None) -> None:
         """Authenticate users of the accounts that `resolver` has; `remote` is the same one if it asks elsewhere."""
         self.trust = trust
@@ -51,7 +49,6 @@ class JwtAuthenticator:
 
     @property
     def required(self) -> bool:
-        """Return None: every client needs a JWT."""
         return True
 
     @property
@@ -61,7 +58,6 @@ class JwtAuthenticator:
 
     @property
     def default(self) -> Grant | None:
-        """Return None: every client needs a JWT."""
         return None
 
     def authenticate(self, credentials: Credentials) -> Answer:
@@ -94,13 +90,11 @@ class JwtAuthenticator:
         return later.answer or Pending(partial(self._decide_now, credentials), decided=later)
 
     def _decide_now(self, credentials: Credentials) -> Grant | LoginRefusal | Delegation:
-        """Return the answer by the accounts that are alive."""
         if self.book.is_active(self.user_claims(credentials.options.jwt or self.trust.sentinel).account):
             return finish(self._decide(credentials))
         return LoginRefusal("account missing")
 
     def _fetched(self, credentials: Credentials, result: Any) -> Answer:
-        """Decide with the accounts that were fetched."""
         return self._answer_in_steps(credentials, self._decide_with(credentials, result))
 
     def _decide_with(self, credentials: Credentials, fetched: Any) -> Steps[Grant | LoginRefusal | Delegation]:
@@ -196,7 +190,6 @@ class BrokerAccountSink:
     """The accounts of a broker, as an authenticator changes them."""
 
     def __init__(self, broker: Broker, auth: JwtAuthenticator) -> None:
-        """Begin to keep accounts, and to look at the clock for them."""
         self._broker = broker
         self._auth = auth
         auth.book.keeper, auth.book.jobs = self, broker.jobs
@@ -214,7 +207,6 @@ class BrokerAccountSink:
         return self._broker.configure_accounts(configs, then=then)
 
     def account_expired(self, held: ActiveAccount) -> Steps[None]:
-        """Close the clients of an account."""
         for session in self._sessions(held):
             session.close(CloseReason.AUTHENTICATION_EXPIRED, "Account Authentication Expired")
             yield SESSION_COST

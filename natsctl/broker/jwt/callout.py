@@ -56,7 +56,6 @@ class CalloutSettings(msgspec.Struct, frozen=True):
     account: str = GLOBAL_ACCOUNT
     xkey: str = ""
     allowed_accounts: tuple[str, ...] = ()
-    """Accounts with delegated users; empty: all accounts."""
 
 
 def without_callout(grant: Grant) -> Grant:
@@ -211,7 +210,6 @@ class CalloutAuthenticator:
 
     @property
     def wants_nonce(self) -> bool:
-        """True if a user has an nkey."""
         return self._known is not None and self._known.wants_nonce
 
     @property

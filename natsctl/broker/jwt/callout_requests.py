@@ -90,7 +90,6 @@ class Callouts:
 
     @property
     def waiting(self) -> int:
-        """Number of logins that wait for a response."""
         return len(self._asked)
 
     # --- requests
@@ -120,7 +119,6 @@ class Callouts:
         return self._broker.secret_rng.getrandbits(8 * size).to_bytes(size, "big")
 
     def _request(self, session: Session, delegation: Delegation, nkey: str) -> bytes:
-        """Return the JWT that describes a client."""
         broker, terms = self._broker, delegation.terms
         options, now_s = broker.options, broker.clock.now_ns() // SECOND
         server = ServerId(
@@ -153,7 +151,6 @@ class Callouts:
     # --- the end of a request
 
     def forget(self, session: Session) -> None:
-        """Expect no response for a session any more."""
         self._take(session)
 
     def _take(self, session: Session) -> _Question | None:
@@ -279,7 +276,6 @@ class Callouts:
 
 
 def _waits(session: Session, question: _Question) -> bool:
-    """Return whether a session still waits for the answer to a request."""
     return session.close_reason is None and session.login.pending is question.delegation
 
 
@@ -354,7 +350,6 @@ def _client_tls(session: Session) -> ClientTls | None:
 
 
 def _pem(der: bytes) -> str:
-    """Return a certificate as text."""
     text = base64.b64encode(der).decode()
     lines = (text[start : start + 64] for start in range(0, len(text), 64))
     return "\n".join(["-----BEGIN CERTIFICATE-----", *lines, "-----END CERTIFICATE-----", ""])

@@ -54,7 +54,6 @@ class ClaimRequests:
         self._note = note
 
     def listen(self) -> None:
-        """Answer from now on."""
         store = self._store
         for subject in OF_ACCOUNT:
             self._on(subject, self._update_live if store is None else self._push_of_account)

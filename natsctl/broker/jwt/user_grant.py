@@ -93,8 +93,6 @@ def fill(template: Template, user: UserClaims, account: AccountClaims) -> Steps[
 
 
 class _Fields:
-    """Facts about one user."""
-
     def __init__(self, user: UserClaims, account: AccountClaims) -> None:
         self._values = {
             "name()": user.name,

@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 
 
 class LinkLogin(Login):
-    """The credentials and the grant of one accepted link."""
-
     __slots__ = ("_link",)
 
     def __init__(self, link: AcceptedLink) -> None:
@@ -64,7 +62,6 @@ class LinkLogin(Login):
         self._link.answered(answer)
 
     def refuse(self, refusal: LoginRefusal) -> None:
-        """Close the connection and say why."""
         self._link.refuse(refusal)
 
 
@@ -117,8 +114,6 @@ RESERVED_CLUSTER: Final = "-"
 
 
 class AcceptedLink(LeafLink):
-    """The accepting side of a connection."""
-
     __slots__ = ("_config", "_connect", "_export", "_import", "_nonce", "_review_ns", "_shown")
 
     def __init__(self, leafs: LeafLinks, cid: int, host: str, port: int, kind: str) -> None:
@@ -170,7 +165,6 @@ class AcceptedLink(LeafLink):
         return self._leafs.authenticator
 
     def authenticate(self) -> Answer:
-        """Return the answer to the credentials that were shown."""
         return self._leafs.authenticate(self._shown) if self._shown is not None else LoginRefusal()
 
     def still_holds(self) -> bool:
@@ -191,7 +185,6 @@ class AcceptedLink(LeafLink):
                 self.fail(CloseReason.AUTHENTICATION_VIOLATION, "Authorization Violation")
 
     def refuse(self, refusal: LoginRefusal) -> None:
-        """Close the connection, and log the refused user."""
         user = self._shown.options.user if self._shown is not None else ""
         shown = f" - User {go_quote(user)}" if user else ""
         self._leafs.log.error(f"{self.label} - authentication error{shown}")

@@ -84,7 +84,6 @@ class Member(RoutedSubscription):
         return None
 
     def take_traced(self, trace: MessageTrace, message: tuple[bytes, bytes, bytes, bytes]) -> bool:
-        """Choose the connection that a traced message goes over."""
         return self.receive(message[0], *message, trace.origin) is not False
 
     def _group(self, to: bytes) -> list[tuple[Session | None, Subscription]]:
@@ -269,7 +268,6 @@ class LocalInterest:
         return list(self._counts)
 
     def subscribed(self, sub: Subscription) -> None:
-        """Handle one more subscription."""
         if self._counted is not None:
             self._counted.add(sub)
             self._ended.discard(sub)
@@ -277,7 +275,6 @@ class LocalInterest:
             self._change((sub.subject, sub.queue), _weight(sub))
 
     def unsubscribed(self, sub: Subscription) -> None:
-        """Handle the end of a subscription."""
         if self._counted is not None:
             if sub not in self._counted:
                 self._ended.add(sub)
@@ -320,7 +317,6 @@ class LocalInterest:
             self._link.write(encode_leaf_unsub(*key))
 
     def _concerns(self, sub: Subscription) -> bool:
-        """Return whether a subscription is announced to the other side."""
         if not isinstance(sub, (Carrier, Member)):
             return not sub.subject.startswith(OWN_BUSINESS)
         link, other = self._link, sub.link

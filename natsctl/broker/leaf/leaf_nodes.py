@@ -67,11 +67,9 @@ class LeafLinks:
         return link
 
     def registered(self) -> list[LeafLink]:
-        """Return the links that serve an account."""
         return [link for link in self.links.values() if link.registered]
 
     def tick(self) -> None:
-        """Run every link's timers."""
         for link in tuple(self.links.values()):
             link.tick()
 
@@ -105,7 +103,6 @@ class LeafLinks:
         return auth.authenticate(credentials) if auth is not None else self.open_grant
 
     def info(self, link: LeafLink) -> LeafInfo:
-        """Return the INFO of this server for a link."""
         own, options = self.options, self.broker.options
         return LeafInfo(
             server_id=self.broker.server_id,
@@ -135,7 +132,6 @@ class LeafLinks:
         return encode_info(msgspec.json.encode(info))
 
     def new_nonce(self) -> bytes:
-        """Return something to sign."""
         raw = self.broker.secret_rng.getrandbits(NONCE_BITS).to_bytes(NONCE_BITS // 8, "big")
         return base64.urlsafe_b64encode(raw).rstrip(b"=")
 
@@ -175,7 +171,6 @@ class LeafLinks:
                 self.log.warn(f"{link.label} - Replacing connection from same server")
 
     def joined(self, link: LeafLink) -> None:
-        """Register a link that serves its account."""
         self.broker.leafs[link.cid] = link
         self.broker.event_listener.connected(link)
         self.on_joined(link)

@@ -57,23 +57,19 @@ class Direction:
         self._known: dict[bytes, bool] = {}
 
     def restrict(self, allow: PatternSet | None, deny: PatternSet) -> None:
-        """Replace the rules."""
         self.allow, self.deny = allow, [deny] if deny.patterns else []
         self._known.clear()
 
     def forbid(self, patterns: Iterable[str]) -> None:
-        """Deny a few more subjects."""
         finish(self.forbidding(patterns))
 
     def forbidding(self, patterns: Iterable[str]) -> Steps[None]:
-        """Deny more subjects."""
         deny = yield from rule_patterns(patterns)
         if deny.patterns:
             self.deny.append(deny)
         self._known.clear()
 
     def denied(self) -> set[bytes]:
-        """Return the patterns that are denied."""
         return {pattern for patterns in self.deny for pattern in patterns.patterns}
 
     def allows(self, subject: bytes) -> bool:
@@ -131,7 +127,6 @@ class LinkRules:
         return self.replies is not None and self.replies.use(subject)
 
     def forbid_both(self, patterns: Sequence[str]) -> None:
-        """Block these subjects in both directions."""
         self.send.forbid(patterns)
         self.ask.forbid(patterns)
 
@@ -223,7 +218,6 @@ class LeafLink(Session):
 
     @property
     def label(self) -> str:
-        """Prefix of log lines."""
         return f"{self.host}:{self.port} - lid:{self.cid}"
 
     @property
@@ -238,7 +232,6 @@ class LeafLink(Session):
 
     @property
     def websocket(self) -> bool:
-        """Return whether it runs over WebSocket."""
         return self.kind == "websocket"
 
     def subjects(self) -> Iterable[bytes]:
@@ -372,7 +365,6 @@ class LeafLink(Session):
     # --- the end
 
     def closed(self, reason: CloseReason = CloseReason.CLIENT_CLOSED) -> None:
-        """Remove the link after its transport has closed."""
         joined = self.cid in self._leafs.broker.leafs
         if not self._leafs.forget(self):
             return

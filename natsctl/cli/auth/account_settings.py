@@ -23,7 +23,7 @@ from natsctl.cli.render.page import Page
 from natsctl.cli.render.tables import render_table
 from natsctl.cli.render.text import count, safe, yes
 from natsctl.client.auth.claims import Document, add_tags, put, read_claims, remove_tags, typed
-from natsctl.client.message import DryRunError, Planned
+from natsctl.client.message import NO_RESPONDERS, DryRunError, Planned
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -380,7 +380,6 @@ class UnknownAccountError(NatsctlError):
 
 async def _looked_up(manager: Manager, subject: str) -> str:
     """Return the JWT that a server has of an account, "" for none; raises SystemAccountRequiredError."""
-    from natsctl.client.message import NO_RESPONDERS
     from natsctl.client.system.system_account import SystemAccountRequiredError
 
     where = f"$SYS.REQ.ACCOUNT.{subject}.CLAIMS.LOOKUP"

@@ -84,7 +84,6 @@ def progress_log(json: bool) -> Say:
 
 
 def load_overrides(config: str | None) -> dict[str, Any]:
-    """Return the configuration in the file of --config, empty without one."""
     if not config:
         return {}
     from natsctl.api.stream import StreamConfig

@@ -15,12 +15,9 @@ import shlex
 import signal
 import sys
 from collections.abc import Callable, Container, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from natsctl.cli.framework.globals import GLOBAL_FLAGS
-
-if TYPE_CHECKING:
-    from natsctl.cli.framework.globals import GlobalOptions
+from natsctl.cli.framework.globals import GLOBAL_FLAGS, GlobalOptions
 
 _SECRETS: Final = {
     "user": "NATS_USER",

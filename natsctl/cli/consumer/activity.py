@@ -19,14 +19,13 @@ from natsctl.cli.framework.live import watch as redraw
 from natsctl.cli.framework.parameters import Option
 from natsctl.cli.framework.resolve import live_consumer, pick_consumer, pick_stream, suggesting
 from natsctl.cli.framework.session import Session
-from natsctl.cli.render.tables import Columns, Reverse, Sort, Wide, selected_columns, sorted_rows
+from natsctl.cli.render.tables import Columns, Drawn, Reverse, Sort, Stack, Wide, selected_columns, sorted_rows
 from natsctl.cli.render.text import safe
 from natsctl.client.leaders import leader_of
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from natsctl.cli.render.tables import Drawn
     from natsctl.client.manager import Manager
     from natsctl.client.stream_state import LiveProgress
 
@@ -102,7 +101,6 @@ def report(
 
 def _view(session: Session, stream: str, shown: Any, leaders: bool, order: Any) -> Drawn:
     from natsctl.cli.render.consumers import render_leaders, render_report
-    from natsctl.cli.render.tables import Stack
 
     found = _load(session, stream)
     if found.missing:

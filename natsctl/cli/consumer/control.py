@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
 
 from natsctl.api.errors import ApiResponseError, ErrCode, UsageError
 from natsctl.api.times import format_time, parse_time
@@ -18,10 +18,6 @@ from natsctl.cli.framework.resolve import is_pattern, live_consumer, matching, p
 from natsctl.cli.framework.session import Session
 from natsctl.cli.render.text import duration, safe, stamp, when
 from natsctl.cli.stream.remove import NoStreamMatchesError, one_by_one
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 
 DEFAULT_PAUSE = "1h"
 

@@ -156,7 +156,6 @@ def show_consumers(
     names: bool = False,
     none: str = "No Consumers defined",
 ) -> None:
-    """Show consumers as a table, or with `json` as whole objects or their `names`."""
     from natsctl.cli.render.consumers import consumer_columns
 
     table = consumer_columns(time.time_ns())

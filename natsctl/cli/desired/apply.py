@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -28,17 +28,21 @@ from natsctl.cli.framework.parameters import Option
 from natsctl.cli.framework.session import Session
 from natsctl.cli.render.text import safe
 from natsctl.desired.apply import CONCURRENCY
-from natsctl.desired.apply.results import Result, Summary
-from natsctl.desired.plan import PlanChangedError, SavedPlan, changed_since, decode_plan, is_saved_plan, saved_document
+from natsctl.desired.apply.results import Outcome, Result, Summary
+from natsctl.desired.plan import (
+    Plan,
+    PlanChangedError,
+    SavedPlan,
+    changed_since,
+    decode_plan,
+    is_saved_plan,
+    saved_document,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from natsctl.client.manager import Manager
     from natsctl.desired.apply.apply import ApplyOptions
-    from natsctl.desired.apply.results import Outcome
     from natsctl.desired.assets import DocumentSet
-    from natsctl.desired.plan import Plan
 
 
 Yes = Annotated[bool, Option("--yes", "--force", help="remove and replace without asking")]

@@ -17,14 +17,13 @@ from natsctl.cli.framework.flags import Json
 from natsctl.cli.framework.parameters import Option, as_usage_error
 from natsctl.cli.framework.session import Session
 from natsctl.cli.render.text import safe
-from natsctl.desired.assets import AssetKey
+from natsctl.desired.assets import AssetKey, DocumentSet
 from natsctl.desired.plan import Action, Change, Difference, Plan, encode_plan
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from natsctl.client.manager import Manager
-    from natsctl.desired.assets import DocumentSet
     from natsctl.desired.planner import PlanOptions
 
 

@@ -214,7 +214,6 @@ class Publishing(NamedTuple):
         return self.total is None or self.total > MANY
 
     async def arriving(self) -> AsyncIterator[Outgoing]:
-        """Yield each message as its body arrives."""
         if not self.input.lines:
             for message in self.unsent:
                 yield message

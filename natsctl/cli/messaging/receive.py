@@ -18,13 +18,12 @@ from natsctl.cli.framework import output
 from natsctl.cli.messaging.bodies import received, shown_body
 from natsctl.cli.render.message import ReceivedMessage, message_document, render_headers, render_received
 from natsctl.cli.render.text import body_text, duration, exact_stamp, safe
-from natsctl.client.messaging.feed import CoreFeed
+from natsctl.client.messaging.feed import CoreFeed, MessageFeed
 
 if TYPE_CHECKING:
     from natsctl.client.backup.writer import Capture
     from natsctl.client.manager import Manager
     from natsctl.client.message import Message
-    from natsctl.client.messaging.feed import MessageFeed
     from natsctl.client.messaging.request_reply import RequestLog
 
 

@@ -30,9 +30,12 @@ from natsctl.cli.messaging.publish import BodySource, UnsentMessages
 from natsctl.cli.render.message import answer_document, message_document, render_headers, render_rtt, render_trace
 from natsctl.cli.render.text import safe
 from natsctl.client.message import DryRunError, Planned
+from natsctl.client.message import Message as ClientMessage
 from natsctl.client.messaging.messages import Outgoing
 from natsctl.client.messaging.request_reply import (
     REPLY_GAP_S,
+    AnswerMaker,
+    AnswerOutcome,
     ReplyLimits,
     ask,
     failure_in,
@@ -45,9 +48,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from natsctl.client.manager import Manager
-    from natsctl.client.message import Message as ClientMessage
     from natsctl.client.messaging.message_trace import TraceReport
-    from natsctl.client.messaging.request_reply import AnswerMaker, AnswerOutcome
 
 
 def request(

@@ -55,7 +55,6 @@ STARTS = (
     Flag("--start-sequence", WHOLE, "start.by_start_sequence", "start at this sequence"),
     Flag("--since", DURATION, "start.by_start_time", "start with messages stored this long ago"),
 )
-"""Start positions in a stream; one is taken."""
 STARTS_IN_ORDER = {
     "by_start_sequence": "--start-sequence",
     "last": "--last",

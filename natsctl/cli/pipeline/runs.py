@@ -17,7 +17,7 @@ from natsctl.api.errors import ExitCode, NatsctlError, UsageError
 from natsctl.cli.framework import output
 from natsctl.cli.framework.consent import confirmed, named
 from natsctl.cli.framework.flags import Force, Json, SparkFlags, interval_seconds
-from natsctl.cli.framework.globals import GLOBAL_FLAGS
+from natsctl.cli.framework.globals import GLOBAL_FLAGS, GlobalOptions
 from natsctl.cli.framework.parameters import Option
 from natsctl.cli.framework.session import Session
 from natsctl.cli.pipeline.projects import Pipeline, chosen_project, flags_of, note_pipeline, take_context
@@ -25,7 +25,6 @@ from natsctl.cli.pipeline.projects import Pipeline, chosen_project, flags_of, no
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from natsctl.cli.framework.globals import GlobalOptions
     from natsctl.spark.pipeline.project import Project
     from natsctl.spark.pipeline.run_record import Event
     from natsctl.spark.pipeline.update import RunPlan

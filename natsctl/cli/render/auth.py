@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 from natsctl.api.jwt_claims import AccountClaims, JetStreamLimits, OperatorClaims, Permission, UserClaims, UserLimits
 from natsctl.api.units import SECOND, format_duration, format_size
 from natsctl.cli.render.page import Page, Section
-from natsctl.cli.render.tables import render_table
+from natsctl.cli.render.tables import Table, render_table
 from natsctl.cli.render.text import count, listed, safe, stamp, yes
 
 if TYPE_CHECKING:
-    from natsctl.cli.render.tables import Table
     from natsctl.client.auth.operators import ManagedAccount, ManagedUser, Operator
 
 NO_LIMIT: Final = -1
@@ -113,7 +112,6 @@ def add_permissions(page: Page, pub: Permission, sub: Permission) -> None:
 
 
 def render_users(account: ManagedAccount) -> Table:
-    """Return the table of an account's users; limits and permissions are the effective ones."""
     rows = []
     for user in account.users:
         limits = user.effective_limits

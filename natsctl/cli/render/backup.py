@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 
 from natsctl.api.units import format_size, plural
 from natsctl.cli.render.page import Page, Section
-from natsctl.cli.render.tables import render_table
+from natsctl.cli.render.tables import Table, render_table
 from natsctl.cli.render.text import count, duration, listed, safe, when, yes
 
 if TYPE_CHECKING:
-    from natsctl.cli.render.tables import Table
     from natsctl.client.backup.account_backup import AccountOutcome, StreamOutcome
     from natsctl.client.backup.discovery import BackupInfo, Found, Inspection, Verdict
     from natsctl.client.backup.manifest import Manifest
@@ -106,7 +105,6 @@ def _outcome_row(one: StreamOutcome) -> tuple[str, ...]:
 
 
 def render_outcome_line(what: str, done: AccountOutcome) -> str:
-    """Return the warnings, and a line on the outcome of all streams; `what` names the work."""
     skipped = sum(stream.action == "skipped" for stream in done.streams)
     good = len(done.streams) - len(done.failed) - skipped
     archives = format_size(sum(stream.archive_bytes for stream in done.streams))
@@ -213,7 +211,6 @@ def _declared(page: Page, found: BackupInfo) -> None:
 
 
 def _origin(page: Page, found: BackupInfo) -> None:
-    """Add the origin of the backup: another backup or a subscription."""
     if found.edit is not None:
         section = page.section("Edit")
         section.maybe("Tool Version", safe(found.edit.version))

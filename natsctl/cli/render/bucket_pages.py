@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING
 from natsctl.api.units import format_size, plural
 from natsctl.cli.render.page import Page, Section
 from natsctl.cli.render.streams import render_cluster, render_metadata, render_placement
-from natsctl.cli.render.tables import render_table
+from natsctl.cli.render.tables import Table, render_table
 from natsctl.cli.render.text import age_limit, ago, count, duration, hanging, safe, size_limit, when, yes
-from natsctl.client.buckets import DEL, KV, OBJECTS, BucketKind
+from natsctl.client.buckets import DEL, KV, OBJECTS, BucketKind, Entry
 
 if TYPE_CHECKING:
     from natsctl.api.answers import StreamInfoAnswer
     from natsctl.api.stream import StreamConfig, StreamInfo, StreamSourceInfo
-    from natsctl.cli.render.tables import Table
-    from natsctl.client.buckets import Entry
     from natsctl.client.object_store import StoredObject
 
 

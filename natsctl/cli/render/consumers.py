@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from natsctl.api.consumer import ConsumerInfo
+from natsctl.api.consumer import ConsumerConfig, ConsumerInfo, PriorityGroupState, SequenceInfo
 from natsctl.api.times import ZERO_NS, is_zero, parse_time
 from natsctl.api.units import format_size, plural
 from natsctl.api.versions import REQUIRED_LEVEL_KEY
 from natsctl.cli.render.page import Page, Section
 from natsctl.cli.render.streams import render_cluster, render_metadata, render_version
-from natsctl.cli.render.tables import TROUBLE, Column, render_columns, render_table
+from natsctl.cli.render.tables import TROUBLE, Column, Table, render_columns, render_table
 from natsctl.cli.render.text import ago, count, duration, listed, safe, when
 
 if TYPE_CHECKING:
-    from natsctl.api.consumer import ConsumerConfig, PriorityGroupState, SequenceInfo
-    from natsctl.cli.render.tables import Table
     from natsctl.client.stream_state import LiveProgress
 
 
@@ -167,7 +165,6 @@ LONGEST_BAR = 20
 
 
 Row = Any
-"""An answer with a consumer's information."""
 
 
 def consumer_columns(now_ns: int) -> list[Column[Row]]:

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 
 from natsctl.api.units import format_size
 from natsctl.cli.render.page import INDENT, Page
-from natsctl.cli.render.tables import render_table
+from natsctl.cli.render.tables import Table, render_table
 from natsctl.cli.render.text import count, safe
 from natsctl.client.bench.load import KINDS
 
 if TYPE_CHECKING:
-    from natsctl.cli.render.tables import Table
     from natsctl.client.bench.client import Spread
     from natsctl.client.bench.report import Part, Report
     from natsctl.client.latency import LatencyReport, Trip, Trips

@@ -165,7 +165,7 @@ _BESIDE, _BELOW = "│  ", "   "
 
 def render_trace(report: TraceReport, *, stamped: bool) -> str:
     """Return the tree, and the number of receivers by kind; `stamped` shows the delay since the message's arrival."""
-    lines = [*_context(report.context), *_server(report, "", _first_ns(report), stamped)]
+    lines = [*_context(report.context), *_server(report, "", next((_ns(event) for event in report.events), 0), stamped)]
     counts = Counter(label for one in report.walk() for label in _taken(one))
     total = ", ".join(f"{label} {number}" for label, number in sorted(counts.items()))
     lines += ["", f"Delivered to: {total}" if counts else "No subscriber or stream takes messages on this subject"]
@@ -249,10 +249,6 @@ def _taken(report: TraceReport) -> Iterator[str]:
             yield CONNECTIONS[5]
         elif event.get("type") == "eg":
             yield CONNECTIONS.get(event.get("kind", 0), "other")
-
-
-def _first_ns(report: TraceReport) -> int:
-    return next((_ns(event) for event in report.events), 0)
 
 
 def _ns(event: dict[str, Any]) -> int:

@@ -9,15 +9,13 @@ from natsctl.api.units import format_size, plural
 from natsctl.cli.render import change as fields
 from natsctl.cli.render.text import count, duration, folded, hanging, safe
 from natsctl.client.asset_config import DEFAULTS as PLAIN
-from natsctl.desired.apply.results import INTERRUPTED, LOST, Status
+from natsctl.desired.apply.results import INTERRUPTED, LOST, Failure, Outcome, Result, Status
 from natsctl.desired.assets import Kind, without_labels
-from natsctl.desired.plan import Action, Change, Difference
+from natsctl.desired.plan import Action, Change, Difference, Plan
 
 if TYPE_CHECKING:
     from natsctl.cli.desired.plan import Drift, PlannedAsset
     from natsctl.cli.desired.sources import CheckedFile, Validated
-    from natsctl.desired.apply.results import Failure, Outcome, Result
-    from natsctl.desired.plan import Plan
 
 
 SIGNS: Final = {Action.CREATE: "+", Action.UPDATE: "~", Action.REPLACE: "±", Action.DELETE: "-", Action.NONE: " "}

@@ -106,7 +106,6 @@ def plot_text(series: Sequence[Series], width: int, height: int) -> str:
 
 
 def render_plots(heading: str, series: Sequence[Series], width: int, height: int) -> Text:
-    """Return a page of plots below a heading, for `live.watch`."""
     from rich.text import Text
 
     body = Text(f"{heading[:width]}\n\n", style="bold", no_wrap=True)

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 _KINDS = {"Leafnode": "L", "Router": "R", "Gateway": "G"}
 Value = Callable[[Any], Any]
-"""The value of a row, or of a server's answer."""
 
 
 def text(*path: str) -> Value:
@@ -47,20 +46,16 @@ def _at(row: Row | ServerAnswer, path: Sequence[str]) -> Any:
 
 
 def counted(title: str, *path: str, wide: bool = False, spare: int = 0) -> Column[Any]:
-    """Return a column of numbers that are summed."""
     value = number(*path)
     return Column(title, lambda row: count(value(row)), value, wide, spare, count)
 
 
 def sized(title: str, *path: str, wide: bool = False) -> Column[Any]:
-    """Return a column of bytes that are summed."""
     value = number(*path)
     return Column(title, lambda row: format_size(value(row)), value, wide, total=format_size)
 
 
 def _length(title: str, *path: str) -> Column[Any]:
-    """Return a column with the number of entries of a list."""
-
     def value(row: Any) -> int:
         return len(_at(row, path) or ())
 

@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING
 
 from natsctl.api.units import SECOND, format_duration, format_size, plural
 from natsctl.cli.render.page import Page
-from natsctl.cli.render.tables import render_table
+from natsctl.cli.render.tables import Table, render_table
 from natsctl.cli.render.text import ago, count, duration, safe, when
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from natsctl.cli.pipeline.answers import FlowStatus, Known, Status
-    from natsctl.cli.render.tables import Table
     from natsctl.cli.spark import SparkServer, WarmStart
     from natsctl.spark.pipeline.run_record import Event
     from natsctl.spark.session.doctor import Checkup

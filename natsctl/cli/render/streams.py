@@ -9,7 +9,7 @@ from natsctl.api.times import is_zero, parse_time
 from natsctl.api.units import format_size, plural
 from natsctl.api.versions import LEVEL_KEY, REQUIRED_LEVEL_KEY, SERVER_METADATA, VERSION_KEY
 from natsctl.cli.render.page import Page, Section
-from natsctl.cli.render.tables import TROUBLE, Column, render_columns, render_table
+from natsctl.cli.render.tables import TROUBLE, Column, Table, render_columns, render_table
 from natsctl.cli.render.text import (
     age_limit,
     ago,
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
         StreamSourceInfo,
         SubjectTransform,
     )
-    from natsctl.cli.render.tables import Table
 
     AnyStreamInfo = StreamInfo | StreamInfoAnswer
 
@@ -307,7 +306,6 @@ def render_item(stream: str, seq: int, subject: str, moment: str, now_ns: int) -
 
 
 def render_viewed(seq: int, subject: str, moment: str) -> str:
-    """Return the line above a message of a page of them."""
     return f"[{count(seq)}] Subject: {safe(subject)} Received: {stamp(parse_time(moment))}"
 
 
@@ -372,8 +370,6 @@ def _text(title: str, value: Callable[[StreamInfo], str], **kind: Any) -> Column
 def _moment(
     title: str, value: Callable[[StreamInfo], str | None], show: Callable[[Row], str], **kind: Any
 ) -> Column[Row]:
-    """Return a column of times, formatted by `show` and sorted by time."""
-
     def order(row: Row) -> int:
         text = value(row.info)
         return 0 if text is None or is_zero(text) else parse_time(text)
@@ -442,7 +438,6 @@ LIST: tuple[Column[Row], ...] = (
 """The columns of `stream ls` and `stream find`."""
 
 WIDE = "name,subjects,storage,retention,replicas,consumers,messages,size,deleted,last-message,leader,status"
-"""Columns of `--wide`."""
 
 REPORT: tuple[Column[Row], ...] = (
     Column("Stream", lambda row: row.info.config.name),

@@ -55,7 +55,6 @@ STYLES: Final = {
         for index, colour in enumerate(("red", "green", "yellow", "blue", "magenta", "cyan"))
     },
 }
-"""Control sequence of each style."""
 
 
 class BoxStyle(NamedTuple):
@@ -83,7 +82,6 @@ class Drawn:
         raise NotImplementedError
 
     def text(self, width: int, *, colour: bool, box: str = "") -> str:
-        """Return all lines, with their styles if `colour`."""
         drawn = []
         for line in self.lines(width, box):
             for text, style in line:

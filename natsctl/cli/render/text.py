@@ -206,7 +206,6 @@ def _joint(line: str, most: int) -> int:
 
 
 def _fitting(line: str, width: int) -> int:
-    """Return the number of characters of a long line that fit."""
     if line.isascii():
         return max(width, 1)
     taken = 0

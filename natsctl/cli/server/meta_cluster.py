@@ -34,6 +34,8 @@ from natsctl.cli.render.text import safe, yes
 from natsctl.client.leaders import peers_of
 from natsctl.client.system.cluster import (
     ClusterMember,
+    Excess,
+    Hosted,
     PeerNotFoundError,
     find_peer,
     hosted,
@@ -44,8 +46,6 @@ from natsctl.client.system.cluster import (
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from natsctl.client.system.cluster import Excess, Hosted
 
 
 _CONNECTIONS = (

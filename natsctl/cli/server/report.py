@@ -44,13 +44,12 @@ from natsctl.cli.server.overview import (
     scope_of,
     servers_of,
 )
-from natsctl.client.received import UNUSABLE
+from natsctl.client.received import UNUSABLE, Received
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from natsctl.client.manager import Manager
-    from natsctl.client.received import Received
     from natsctl.client.system.system_account import ServerAnswer, ServerAnswers
 
 
@@ -180,7 +179,6 @@ class ServerReport(NamedTuple):
 
     document: Any
     render: Callable[[int | None], list[RenderableType]]
-    """Tables for a width in columns."""
     answers: ServerAnswers
 
 
@@ -245,7 +243,6 @@ def _report(
     what: str,
     body: dict[str, Any],
 ) -> None:
-    """Show the report of the servers' answers to `what`."""
     from natsctl.client.system.system_account import System
 
     scope = scope_of(given, expect)

@@ -268,7 +268,6 @@ MEANINGS: dict[str, str] = {
     **{flag.to: flag.help for flag in STREAM_FLAGS if isinstance(flag.to, str)},
     **{field: _HELP_OF_FLAG[name] for field, name in _PLACED.items()},
 }
-"""Descriptions of a stream's fields."""
 
 
 @flagged(STREAM_ADD)

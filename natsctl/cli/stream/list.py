@@ -240,7 +240,6 @@ def _find_names(session: Session, given: Given) -> None:
 
 
 def _criteria(given: Given) -> tuple[dict[str, Any], str, bool]:
-    """Return the criteria, the subject of the streams, and whether all other criteria are inverted."""
     from natsctl.client.search import CRITERIA
 
     wanted = fields_of(FIND, given)

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
 
 from natsctl.api import headers
-from natsctl.api.answers import StreamInfoAnswer, StreamPurgeAnswer
+from natsctl.api.answers import StreamInfoAnswer, StreamMsgGetAnswer, StreamPurgeAnswer
 from natsctl.api.errors import ApiResponseError, ErrCode, UsageError
 from natsctl.api.model import Model
 from natsctl.api.subjects import subject_fault
@@ -28,7 +28,6 @@ from natsctl.client.message import DryRunError, Message
 from natsctl.client.requests import Answer
 
 if TYPE_CHECKING:
-    from natsctl.api.answers import StreamMsgGetAnswer
     from natsctl.api.requests import StoredMsg
     from natsctl.api.stream import StreamState
     from natsctl.client.stream_state import Purge, PurgeEffect

@@ -21,7 +21,7 @@ from natsctl.cli.framework.live import watch as show_again
 from natsctl.cli.framework.parameters import Argument, Option, as_usage_error
 from natsctl.cli.framework.resolve import live_stream, pick_stream, suggesting
 from natsctl.cli.framework.session import Session
-from natsctl.cli.render.tables import Columns, Reverse, Sort, selected_columns, sorted_rows
+from natsctl.cli.render.tables import Column, Columns, Drawn, Reverse, Sort, Stack, selected_columns, sorted_rows
 from natsctl.cli.render.text import count, safe
 from natsctl.cli.stream.list import Streams, Subject, list_streams, nothing_found, warn_absent
 from natsctl.cli.stream.transfer import FromBackup, checked_tables
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
     from natsctl.api.answers import StreamInfoAnswer
     from natsctl.cli.render.streams import Row
-    from natsctl.cli.render.tables import Column, Drawn
     from natsctl.client.requests import Answer
     from natsctl.client.stream_state import Gap
     from natsctl.spark.stream_report import DeepReport
@@ -255,7 +254,6 @@ def _rows(streams: Streams, order: str, reverse: bool, raw: bool) -> list[Row]:
 def _tables(streams: Streams, columns: list[Column[Row]], order: str, reverse: bool, raw: bool, leaders: bool) -> Drawn:
     """Return the tables of a report below each other, without empty ones."""
     from natsctl.cli.render.streams import flows, leaders_of, render_leaders, render_replication, render_stream_report
-    from natsctl.cli.render.tables import Stack
 
     infos = [answer.value for answer in streams.answers]
     parts: list[Drawn | str] = [

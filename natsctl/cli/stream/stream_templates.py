@@ -25,7 +25,7 @@ from natsctl.cli.framework.flags import (
 )
 from natsctl.cli.framework.output import emit_name_pages
 from natsctl.cli.framework.parameters import Argument
-from natsctl.cli.framework.resolve import if_there, pick
+from natsctl.cli.framework.resolve import did_you_mean, if_there, pick
 from natsctl.cli.framework.session import Session
 from natsctl.cli.framework.verbs import verb
 from natsctl.cli.render.text import safe
@@ -162,8 +162,6 @@ def explaining(session: Session, template: str) -> Iterator[None]:
 
 
 def _hint(session: Session, word: str) -> str:
-    from natsctl.cli.framework.resolve import did_you_mean
-
     try:
         names = list(session.run(lambda manager: manager.template_names()))
     except NatsctlError:

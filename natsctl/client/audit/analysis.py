@@ -192,7 +192,6 @@ def percent(key: str, description: str, default: float = 90) -> Threshold:
 
 
 def all_checks() -> list[Registered]:
-    """Return every check, by suite and code."""
     from natsctl.client.audit import server_checks, stream_checks  # noqa: F401  # they register their checks
 
     return sorted(_CHECKS, key=lambda known: (known.check.suite, known.check.code))
@@ -268,7 +267,6 @@ def load_analysis(path: Path) -> Analysis:
 
 
 def markdown(report: Analysis, limit: int = 0) -> str:
-    """Return a report as Markdown, with `limit` faults of each check, 0 for all."""
     origin = report.metadata
     lines = [
         f"# NATS Audit Report produced {_moment(report.time)}",

@@ -38,7 +38,6 @@ SERVER_TYPES: Final = {
     "ACCOUNTZ": "accounts",
     "HEALTHZ": "health",
 }
-"""Type of the document that each endpoint of a server gives."""
 ACCOUNT_TYPES: Final = {
     "CONNZ": "account_connections",
     "LEAFZ": "account_leafs",
@@ -48,7 +47,6 @@ ACCOUNT_TYPES: Final = {
     "RAFTZ": "account_raftz",
     "IPQUEUESZ": "account_ipqueues",
 }
-"""Type of the document that each endpoint gives for one account."""
 STREAM_TYPE: Final = "stream_info"
 PROFILE_TYPE: Final = "profile"
 METADATA: Final = "audit_gather_metadata"
@@ -196,7 +194,6 @@ def _answer(artifact: Artifact, document: dict[str, Any]) -> dict[str, Any]:
 
 @contextmanager
 def open_bundle(path: str | Path) -> Iterator[Bundle]:
-    """Yield the bundle at a path. Raises UsageError."""
     bundle = Bundle(Path(path))
     try:
         yield bundle

@@ -129,7 +129,6 @@ class _Gathering:
         """Accounts that say so."""
 
     async def run(self) -> None:
-        """Ask for everything that is selected, and write it."""
         chosen = self._selection
         servers = await self._system.ping(ServerScope(cluster=chosen.cluster))
         self._servers = {server.id: server for server in servers}
@@ -162,7 +161,6 @@ class _Gathering:
         self._note(f"Warning: {text}")
 
     async def _accounts(self) -> tuple[dict[str, int], str]:
-        """Return the accounts with the number of servers that know each, and the system account."""
         known: dict[str, int] = {}
         system = ""
         for answer in await self._gather(f"$SYS.REQ.SERVER.{EVERYBODY}.ACCOUNTZ", None, 0, "accounts"):

@@ -175,7 +175,6 @@ class RecordedConnection:
         raise NothingRecordedError(f"{self.bundle.path} has no account {name}", hint=hint)
 
     def _named_accounts(self) -> dict[str, str]:
-        """Return the ids of accounts by the names that operators give them."""
         held = self.bundle.documents(artifact_type=ACCOUNT_TYPES["INFO"])
         named = {str(_data(document).get("name_tag")): artifact.tags.get("account", "") for artifact, document in held}
         for document in self._every("JSZ"):
@@ -324,7 +323,6 @@ def _ordered(value: Any) -> tuple[float, str]:
 
 
 def _is_wanted(one: Entry, body: Document) -> bool:
-    """Return whether a connection matches the request."""
     for field, keys in (("acc", ("account", "name_tag")), ("user", ("authorized_user",)), ("cid", ("cid",))):
         if body.get(field) and body[field] not in [one.get(key) for key in keys]:
             return False

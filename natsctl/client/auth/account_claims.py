@@ -18,7 +18,6 @@ JETSTREAM: Final = (
 )  # fmt: skip
 """Keys of limits about JetStream."""
 DEFAULT_STORAGE_BYTES: Final = 1 << 30
-"""Default storage of an account with JetStream."""
 STREAM: Final = "stream"
 SERVICE: Final = "service"
 
@@ -30,7 +29,6 @@ def limits_of(account: ManagedAccount) -> Document:
 
 
 def has_jetstream(account: ManagedAccount) -> bool:
-    """Return whether an account may use JetStream."""
     limits = limits_of(account)
     tiers = limits.get("tiered_limits") or {}
     return any(one.get("mem_storage") or one.get("disk_storage") for one in (limits, *tiers.values()))
@@ -83,7 +81,6 @@ class Sharing(NamedTuple):
         return str(entry.get("subject", "")) if self.kind == "export" else local_subject(entry)
 
     def subjects(self) -> list[str]:
-        """Return the subjects of all entries in this account, sorted."""
         return sorted(map(self.subject_of, self.entries))
 
     def find(self, subject: str) -> Document:

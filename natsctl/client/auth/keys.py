@@ -35,7 +35,6 @@ class KeyPair:
         self._secret = secret
 
     def __repr__(self) -> str:
-        """Return the public key only."""
         return f"KeyPair({self.public})"
 
     @property

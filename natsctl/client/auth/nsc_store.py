@@ -187,7 +187,6 @@ class NscStore:
     # -- places
 
     def key_path(self, public: str) -> Path:
-        """Return the file of a key's seed."""
         return self.keys / "keys" / public[:1] / public[1:3] / f"{public}.nk"
 
     def credentials_path(self, user: ManagedUser) -> Path:

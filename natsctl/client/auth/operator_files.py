@@ -105,7 +105,6 @@ def _entity(kind: type[Any], document: Document, place: str, others: Iterable[En
 
 
 def _key(document: Any, place: str, public: Any) -> KeyPair:
-    """Return the key of a subject, with its seed where the backup has it."""
     bare = parse_key(str(public), place)
     seed = document.get("key") if isinstance(document, dict) else None
     if not seed:

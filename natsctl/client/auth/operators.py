@@ -191,8 +191,6 @@ class Operator(Entity):
 
 
 class ManagedAccount(Entity):
-    """An account with its signing keys and users."""
-
     kind = "account"
 
     def __init__(self, name: str, key: KeyPair, claims: Document, token: str = "", *, operator: Operator) -> None:
@@ -398,5 +396,4 @@ MAX_NAME_BYTES: Final = 200
 
 
 def names_of(entities: list[Any]) -> list[str]:
-    """Return the names of operators, accounts or users, sorted."""
     return sorted(entity.name for entity in entities)

@@ -117,7 +117,6 @@ def ignore_overall(done: float, total: float) -> None:
 
 
 def failed(name: str, why: str) -> StreamOutcome:
-    """Return the outcome of a stream that was neither saved nor restored."""
     return StreamOutcome(stream=name, action="failed", error=why)
 
 

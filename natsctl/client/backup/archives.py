@@ -45,11 +45,10 @@ from natsctl.api.errors import StorageError, UsageError
 from natsctl.api.stream import StreamConfig, StreamState
 from natsctl.api.times import ZERO_TIME, format_time
 from natsctl.api.units import plural
-from natsctl.client.backup.reader import BackupData
+from natsctl.client.backup.reader import BackupData, OpenBackup
 
 if TYPE_CHECKING:
     from natsctl.client.backup.obfuscation import Obfuscator
-    from natsctl.client.backup.reader import OpenBackup
     from natsctl.client.backup.renaming import BucketRenaming
 
     Alteration: TypeAlias = "BucketRenaming | Obfuscator"
@@ -234,7 +233,6 @@ class ArchiveSummary:
             self.add_counted(counted(messages))
 
     def add_counted(self, found: CountedRecords) -> None:
-        """Add the counts of messages that follow those before."""
         if not self.messages:
             self.first_seq, self.first_ts_ns = found.first_seq, found.first_ts_ns
         self.last_seq, self.last_ts_ns = found.last_seq, found.last_ts_ns
@@ -296,7 +294,6 @@ def _read(backup: OpenBackup, removed: RemovedMessages, on_read: OnRead) -> tupl
 
 
 def state_of(backup: OpenBackup) -> dict[str, Any]:
-    """Return the state computed from the messages, for an archive without one."""
     found = summarise(backup)
     first_seq = found.first_seq if found.messages else found.last_seq + 1
     return {
@@ -404,7 +401,6 @@ async def fitted(
 
 
 def _replicas(config: dict[str, Any]) -> int:
-    """Return the copies that a configuration of a stream asks for."""
     return int(config.get("num_replicas") or 1)
 
 
@@ -421,7 +417,6 @@ def _over(backup: OpenBackup, replicas: int, on_read: OnRead) -> list[str]:
 
 
 def _done(had: int, version: int, lowered: list[str], replicas: int) -> str:
-    """Return a description of the changes to an archive, for the user."""
     done = []
     if had != version or not lowered:
         done.append(
@@ -489,7 +484,6 @@ def rewrite(
 def _recount(
     backup: OpenBackup, found: ArchiveSummary, keep: Keep | None, alter: Alteration | None, state: StreamState
 ) -> None:
-    """Set the state to that of the kept messages as they are written."""
     kept = ArchiveSummary()
     for messages in read_messages(backup, removed=found.removed):
         chosen = messages if keep is None else list(filter(keep, messages))

@@ -131,7 +131,6 @@ def may_have_templates(info: dict[str, Any]) -> bool:
 
 
 def without_server_metadata(config: dict[str, Any]) -> dict[str, Any]:
-    """Return the configuration without the metadata that the server writes itself."""
     metadata = config.get("metadata")
     if not isinstance(metadata, dict):
         return config

@@ -84,7 +84,6 @@ def _is_file_of_one(name: str) -> bool:
 
 
 def describe(path: Path, *, read: bool = False) -> Found:
-    """Return the description of that backup, with the error if it is unreadable."""
     try:
         if path.is_file() and path.suffix == ".json":
             return _configuration(path)
@@ -314,7 +313,6 @@ def _sums_of(path: Path) -> list[FileSum]:
 
 
 def _summary_of(backup: OpenBackup, on_read: OnRead) -> ArchiveSummary | NatsctlError:
-    """Return the summary of the archive, or the reason why it is missing."""
     try:
         return summarise(backup, on_read)
     except NatsctlError as failure:
@@ -353,7 +351,6 @@ def _check_archive(backup: OpenBackup, verdict: Verdict, found: ArchiveSummary |
 
 
 def _check_counts(backup: OpenBackup, found: ArchiveSummary, verdict: Verdict) -> None:
-    """Compare the archive's contents with `backup.json`."""
     state = backup.state
     said, first, last = (int(state.get(key) or 0) for key in ("messages", "first_seq", "last_seq"))
     findings = [] if found.messages == said else [f"{found.messages:,} messages, the state says {said:,}"]

@@ -42,7 +42,6 @@ PART_PREFIX = ".natsctl-"
 
 
 def is_single_file(path: Path) -> bool:
-    """Return whether a backup to that path is one file rather than a directory."""
     return path.is_file() or path.name.lower().endswith(FILE_ENDINGS)
 
 
@@ -198,7 +197,6 @@ def decode_manifest(text: bytes, path: Path) -> Manifest:
 
 
 def sum_of(name: str, content: SupportsRead[bytes]) -> FileSum:
-    """Return the size and checksum of a readable object."""
     digest, size = hashlib.sha256(), 0
     while piece := content.read(_PIECE_BYTES):
         digest.update(piece)

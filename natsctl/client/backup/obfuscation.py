@@ -309,5 +309,4 @@ class Obfuscator:
 
 
 def _fields(model: type) -> frozenset[str]:
-    """Return the names of a model's fields, as they are in JSON."""
     return frozenset(field.encode_name for field in msgspec.structs.fields(model))

@@ -94,7 +94,6 @@ class BackupData:
         return piece
 
     def rewind(self) -> None:
-        """Begin again at the start."""
         with reading(self._path):
             self._raw.seek(0)
         self._digest, self._size = hashlib.sha256(), 0
@@ -144,7 +143,6 @@ _PIECE_BYTES = 1 << 20
 _SERVER_META = "meta.inf"
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 _COUNTS = ("messages", "bytes", "first_seq", "last_seq", "consumer_count", "num_subjects", "num_deleted")
-"""The counts in a stream's state."""
 
 
 class Form(StrEnum):

@@ -84,7 +84,6 @@ class BucketRenaming:
         return replace(consumer, config=changed)
 
     def config(self, config: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the configuration of the bucket's stream with the subjects of the new bucket."""
         wanted = dict(config)
         if wanted.get("subjects"):
             wanted["subjects"] = [self._subject(subject) for subject in wanted["subjects"]]
@@ -97,7 +96,6 @@ class BucketRenaming:
         return wanted
 
     def _source(self, source: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a source with messages as stored in the new bucket."""
         mappings = source.get("subject_transforms") or ()
         changed = [{**mapping, "dest": self._subject(mapping.get("dest"))} for mapping in mappings]
         return {**source, **({"subject_transforms": changed} if changed else {})}

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from natsctl.api import endpoints
 from natsctl.api.answers import StreamCreateAnswer
@@ -45,12 +45,8 @@ from natsctl.client.backup.transfer import (
 )
 from natsctl.client.buckets import kind_of
 from natsctl.client.manager import Manager
-from natsctl.client.message import NO_RESPONDERS, DryRunError, Planned
+from natsctl.client.message import NO_RESPONDERS, DryRunError, Message, Planned
 from natsctl.client.requests import Answer, api_error, end_tasks, parse_object
-
-if TYPE_CHECKING:
-    from natsctl.client.message import Message
-
 
 _LIMITS = ("max_age", "max_msgs", "max_bytes", "max_msgs_per_subject", "max_consumers")
 """Limits (above 0) that may reduce a restored stream compared with its backup."""

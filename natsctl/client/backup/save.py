@@ -47,12 +47,11 @@ from natsctl.client.backup.transfer import (
     ignore_progress,
 )
 from natsctl.client.backup.writer import ArchiveSpool, BackupWriter, check_free
-from natsctl.client.message import DryRunError, Planned
+from natsctl.client.message import DryRunError, Message, Planned
 
 if TYPE_CHECKING:
     from natsctl.client.connection import Connection, Subscription
     from natsctl.client.manager import Manager
-    from natsctl.client.message import Message
 
 
 IDLE_S = 30.0
@@ -186,8 +185,6 @@ class Sink(Protocol):
 
 
 class BackupSnapshot:
-    """Receiver of a stream's snapshot, with repeated attempts."""
-
     def __init__(
         self, stream: str, writer: Sink, progress: TransferProgress, options: SaveOptions, on_progress: OnProgress
     ) -> None:
@@ -198,7 +195,6 @@ class BackupSnapshot:
 
     @property
     def version(self) -> int:
-        """Return the format of the received archive."""
         return self._format.version
 
     async def take(self, manager: Manager) -> tuple[dict[str, Any], dict[str, Any]]:

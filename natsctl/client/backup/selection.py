@@ -240,7 +240,6 @@ def _check_bucket(backup: OpenBackup) -> None:
 
 
 def _is_tombstone(header: bytes) -> bool:
-    """Return whether a message removes its key."""
     if not header:
         return False
     operation = headers.get(header, headers.KV_OPERATION)
@@ -278,7 +277,6 @@ class Edit:
 
     @property
     def keeps_all(self) -> bool:
-        """Return whether no message is left out."""
         return self.pick == MessageSelection() and not self.last_per_subject and not self.kv_compact
 
     def options(self) -> list[str]:

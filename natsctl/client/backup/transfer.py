@@ -32,14 +32,12 @@ class TransferProgress:
         return time.monotonic() - self.started_s
 
     def again(self) -> None:
-        """Reset the progress for the next attempt."""
         self.archive_bytes = self.chunks = 0
         self.attempt += 1
 
 
 OnProgress = Callable[[TransferProgress], None]
 Say = Callable[[str], None]
-"""Shows a notice to the user."""
 
 
 def ignore_progress(progress: TransferProgress) -> None:

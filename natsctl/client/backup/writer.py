@@ -24,11 +24,11 @@ import shutil
 import tarfile
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from types import MappingProxyType
-from typing import IO, TYPE_CHECKING, Any, Final, Self
+from typing import IO, Any, Final, Self
 
 import msgspec
 
@@ -56,13 +56,7 @@ from natsctl.client.backup.manifest import (
     is_single_file,
     new_manifest,
 )
-from natsctl.client.message import as_bytes
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from natsctl.client.message import Message
-
+from natsctl.client.message import Message, as_bytes
 
 NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 _GZIP_LEVEL = 1
@@ -97,7 +91,6 @@ class BackupWriter:
         self.data_bytes += len(chunk)
 
     def copy(self, data: IO[bytes]) -> None:
-        """Append the content of a file."""
         data.seek(0)
         while piece := data.read(_COPY_BYTES):
             self.write(piece)

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 
 from natsctl.api import endpoints
 from natsctl.api.catalogue import ApiError
-from natsctl.api.errors import ApiResponseError, ErrCode, NatsctlError, UsageError
+from natsctl.api.errors import ApiResponseError, ErrCode, NatsctlError, NotAuthorisedError, UsageError
 from natsctl.api.units import plural
 from natsctl.client.bench import workloads
 from natsctl.client.bench.client import BenchClient, RawConnection, body_of
@@ -44,7 +44,6 @@ from natsctl.client.requests import end_tasks
 from natsctl.client.servers import Target
 
 if TYPE_CHECKING:
-    from natsctl.api.errors import NotAuthorisedError
     from natsctl.client.connection import Connection
 
 
@@ -100,7 +99,6 @@ class ClientGroup:
             client.progress.stop()
 
     async def close(self) -> None:
-        """End running clients and the connections."""
         await end_tasks(self._tasks)
         for client in self._clients:
             await client.manager.connection.close()
@@ -272,7 +270,6 @@ class Workers:
             return await asyncio.gather(*hearing)
 
     async def run(self) -> list[ClientResult]:
-        """Start all clients, wait for the end, and return their results."""
         for worker in self._workers:
             worker.say(b"go\n")
         return [done for results in await self._all("result") for done in results]

@@ -369,7 +369,6 @@ class BenchClient:
         return self.manager.connection.new_inbox().encode()
 
     async def start(self) -> None:
-        """Wait for the others, then start the clock."""
         await self.link.flush()
         self.ready()
         await self.started.wait()

@@ -377,7 +377,6 @@ async def publish(client: BenchClient) -> None:
 
 
 async def send(client: BenchClient, make: CommandBuilder) -> None:
-    """Send the messages in blocks, and count them."""
     pace, size = Pace(client.load), len(make.body)
     most, done = pace.step(make.fitting), 0
     while done < client.share:

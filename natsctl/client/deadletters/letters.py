@@ -96,7 +96,6 @@ class LetterFilter:
     subject: str = ""
     """Subject or pattern of the messages."""
     reason: str = ""
-    """Part of the reason, in any case."""
 
     @property
     def patterns(self) -> list[str]:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from natsctl.api.times import format_time
+from natsctl.api.times import format_time, parse_time
 
 Pair = tuple[str, str]
 
@@ -111,8 +111,6 @@ def copy_headers(message: FailedMessage, failure: DeliveryFailure) -> list[Pair]
 
 def message_of_copy(headers: Sequence[Pair], body: bytes) -> FailedMessage:
     """Return the message that a copy keeps. Raises ValueError if the headers are not a copy's."""
-    from natsctl.api.times import parse_time
-
     first = dict(reversed(headers))
     own = [
         (name.removeprefix(CARRIED), value) for name, value in headers if name.startswith(CARRIED) or not _acts(name)

@@ -15,6 +15,8 @@ from natsctl.api.errors import ApiResponseError, UnreachableError, closest
 from natsctl.api.units import SECOND, format_duration, format_size, plural
 from natsctl.client.explain.evidence import (
     ConsumerFacts,
+    ConsumerReport,
+    StreamReport,
     absent_replicas,
     ago,
     lagging,
@@ -39,7 +41,6 @@ from natsctl.client.explain.explanation import (
 
 if TYPE_CHECKING:
     from natsctl.api.requests import StoredMsg
-    from natsctl.client.explain.evidence import ConsumerReport, StreamReport
     from natsctl.client.manager import Manager
 
 RECENT_NS: Final = 5 * SECOND
@@ -313,7 +314,7 @@ def _unasked(facts: ConsumerFacts) -> Outcome:
             text = f"the maximum of {plural(limit, 'waiting pull request')} is reached: others are refused"
             return Cause(text, [f"max_waiting {limit:,}"], "use fewer clients, or a higher max_waiting")
         return f"{plural(info.num_waiting, 'pull request')} waiting"
-    if not info.num_pending or _is_recent(facts):
+    if not info.num_pending or facts.now_ns - moment(facts.consumer.delivered.last_active) < RECENT_NS:
         return None
     evidence = [
         f"{info.num_pending:,} messages are not delivered, num_waiting 0",
@@ -324,10 +325,6 @@ def _unasked(facts: ConsumerFacts) -> Outcome:
         evidence,
         f"natsctl consumer next {info.stream_name} {info.name}",
     )
-
-
-def _is_recent(facts: ConsumerFacts) -> bool:
-    return facts.now_ns - moment(facts.consumer.delivered.last_active) < RECENT_NS
 
 
 def _unacked(facts: ConsumerFacts) -> Outcome:
@@ -460,7 +457,6 @@ RULES: tuple[Callable[[ConsumerFacts], Outcome], ...] = (
     _expiring,
     _replicas,
 )
-"""The rules of a consumer, in the order of their causes."""
 URGENT: tuple[Callable[[ConsumerFacts], Outcome], ...] = (
     _leader,
     _unmatched,

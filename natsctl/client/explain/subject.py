@@ -171,7 +171,6 @@ def _mapping(src: str, dest: str, subject: str) -> str | None:
 
 
 def _bucket(info: StreamInfo, stored: str) -> str:
-    """Return the meaning of a subject in a bucket."""
     kind = kind_of(info.config.name)
     if kind is None:
         return ""
@@ -185,7 +184,6 @@ def _bucket(info: StreamInfo, stored: str) -> str:
 
 
 def _refusals(subject: str, permissions: Mapping[str, Any]) -> Iterator[Cause]:
-    """Explain refusals by the user's own permissions."""
     for verb, word in (("publish", "publish to"), ("subscribe", "subscribe to")):
         rules = permissions.get(verb)
         if not isinstance(rules, Mapping):

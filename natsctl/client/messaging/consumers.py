@@ -24,7 +24,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from natsctl.api import acks, codec, endpoints
-from natsctl.api.acks import NAK
+from natsctl.api.acks import NAK, AckSubject
 from natsctl.api.errors import (
     ApiResponseError,
     ErrCode,
@@ -35,15 +35,12 @@ from natsctl.api.errors import (
     UsageError,
 )
 from natsctl.api.times import parse_time
-from natsctl.client.connection import ConnectionLostError
-from natsctl.client.message import NO_RESPONDERS
+from natsctl.client.connection import Connection, ConnectionLostError, Subscription
+from natsctl.client.message import NO_RESPONDERS, Message
 from natsctl.client.requests import ELECTION_S, NO_LEADER, NOT_THERE
 
 if TYPE_CHECKING:
-    from natsctl.api.acks import AckSubject
-    from natsctl.client.connection import Connection, Subscription
     from natsctl.client.manager import Manager
-    from natsctl.client.message import Message
 
 
 T = TypeVar("T")

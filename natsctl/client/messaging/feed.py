@@ -8,11 +8,11 @@ from contextlib import aclosing
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
-from natsctl.api import acks, codec, endpoints
+from natsctl.api import acks, codec, endpoints, headers
 from natsctl.api.errors import NatsctlError, UsageError
 from natsctl.api.subjects import is_subset, matches
 from natsctl.api.times import format_time, parse_time
-from natsctl.client.message import NO_RESPONDERS, as_bytes, as_text
+from natsctl.client.message import NO_RESPONDERS, Headers, Message, as_bytes, as_text
 from natsctl.client.requests import not_understood
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from natsctl.client.connection import Subscription
     from natsctl.client.manager import Manager
-    from natsctl.client.message import Message
     from natsctl.client.messaging.consumers import DeliveredMessage, OrderedReader
 
 
@@ -110,7 +109,6 @@ class Start(NamedTuple):
     value: int = 0
 
     def fields(self, now_ns: int) -> dict[str, Any]:
-        """Return the fields of a consumer's configuration."""
         fields: dict[str, Any] = {"deliver_policy": self.policy}
         if self.policy == "by_start_sequence":
             fields["opt_start_seq"] = self.value
@@ -425,8 +423,6 @@ async def _one_by_one(
     manager: Manager, stream: str, subjects: Sequence[str], start: Start, info: dict[str, Any]
 ) -> AsyncGenerator[tuple[int, Message], None]:
     """Yield the messages with the headers of a direct get."""
-    from natsctl.api import headers
-    from natsctl.client.message import Headers, Message
     from natsctl.client.stream_state import next_message
 
     position = _direct_start(start, subjects, info["state"])

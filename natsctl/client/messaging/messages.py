@@ -23,13 +23,21 @@ from natsctl.api import headers as blocks
 from natsctl.api.errors import ApiResponseError, ProtocolError, UnreachableError, UsageError
 from natsctl.api.times import format_time, parse_time
 from natsctl.api.units import SECOND, format_duration, parse_duration
-from natsctl.client.message import NO_HEADERS, NO_RESPONDERS, DryRunError, Headers, Planned, as_text
+from natsctl.client.message import (
+    NO_HEADERS,
+    NO_RESPONDERS,
+    DryRunError,
+    HeaderLike,
+    Headers,
+    Message,
+    Planned,
+    as_text,
+)
 from natsctl.client.requests import PAUSE_S, Answer, api_error, election_s, parse_object, patiently
 
 if TYPE_CHECKING:
     from natsctl.api.requests import PubAck
     from natsctl.client.manager import Manager
-    from natsctl.client.message import HeaderLike, Message
 
 
 _NOT_FOUND = 404

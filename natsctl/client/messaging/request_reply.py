@@ -16,14 +16,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from typing import TYPE_CHECKING, NamedTuple
 
 from natsctl.api.errors import NatsctlError, UnreachableError, UsageError
-from natsctl.client.message import NO_RESPONDERS, as_text
+from natsctl.client.message import NO_RESPONDERS, Message, as_text
 from natsctl.client.messaging.messages import Outgoing
 
 if TYPE_CHECKING:
     import asyncio
 
     from natsctl.client.connection import Connection
-    from natsctl.client.message import Message
 
 
 REPLY_GAP_S = 0.3
@@ -126,7 +125,6 @@ class RequestLog:
         return message.subject.startswith(self._prefix)
 
     def add(self, number: int, message: Message) -> None:
-        """Remember a message with a reply subject."""
         if not message.reply:
             return
         if len(self._open) >= MAX_OPEN:

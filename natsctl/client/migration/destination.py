@@ -124,7 +124,6 @@ class MigrationDestination:
         return bool(self.manager.connection.info.get("cluster"))
 
     async def find(self, stream: str) -> dict[str, Any] | None:
-        """Return the information about a stream, or None if it does not exist."""
         found = await self.retrying.patiently(lambda: self.manager.find_stream(stream))
         return None if found is None else found.raw
 

@@ -70,7 +70,6 @@ class MigrationOptions:
 
     @property
     def partial(self) -> bool:
-        """Return whether only a part of the messages is wanted."""
         return bool(self.sample or self.since_ns)
 
 
@@ -221,7 +220,6 @@ class Migration:
         return await self._sampled(infos)
 
     async def _sampled(self, names: Iterable[str]) -> MigrationReport:
-        """Open the streams, and forget the migration."""
         report = await self._open_all(names, "sampled")
         self.folder.clear()
         return report

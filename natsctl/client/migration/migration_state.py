@@ -43,7 +43,6 @@ class MigrationPhase(StrEnum):
     OPENING = "opening"
     """Every stream is verified, and some may be open: the migration only goes forward."""
     DONE = "done"
-    """The destination is open."""
 
 
 class StreamMoved(Document):
@@ -246,7 +245,6 @@ class MigrationFolder:
 
     @contextlib.contextmanager
     def spool(self, name: str) -> Iterator[Spool]:
-        """Open the copied messages of a stream."""
         spool = Spool(self.place(name))
         try:
             yield spool

@@ -59,7 +59,6 @@ class MigrationOrigin:
         return self.retrying.manager
 
     async def find(self, stream: str) -> dict[str, Any] | None:
-        """Return the information about a stream, or None if it does not exist."""
         found = await self.manager.find_stream(stream)
         return None if found is None else found.raw
 
@@ -256,7 +255,6 @@ def continued_in(config: dict[str, Any], spool: Spool, kept: Kept) -> dict[str, 
 
 
 def _filters(source: Mapping[str, Any]) -> str:
-    """Return the filters of a source as the header of its messages names them."""
     transforms = source.get("subject_transforms") or ()
     return (
         "\f".join(transform.get("src") or ">" for transform in transforms)

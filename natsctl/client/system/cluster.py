@@ -81,7 +81,6 @@ async def find_peer(manager: Manager, name: str) -> Row:
 
 
 async def remove_peer(manager: Manager, peer: Mapping[str, Any]) -> dict[str, Any]:
-    """Remove a member from the group, and return the server's answer."""
     return await change(manager, REMOVE, {"peer": peer.get("name"), "peer_id": peer.get("peer") or ""})
 
 

@@ -50,7 +50,6 @@ class Replica(msgspec.Struct, kw_only=True):
 
     @property
     def in_sync(self) -> bool:
-        """Return whether nothing is wrong with the replica."""
         return self.status.startswith(IN_SYNC)
 
 

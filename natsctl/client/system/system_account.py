@@ -17,12 +17,11 @@ from typing import TYPE_CHECKING, Any
 from natsctl.api.catalogue import ApiError
 from natsctl.api.errors import ApiResponseError, NatsctlError, NotAuthorisedError, ProtocolError, UnreachableError
 from natsctl.client.connection import Connection
-from natsctl.client.message import NO_RESPONDERS, DryRunError, Planned
+from natsctl.client.message import NO_RESPONDERS, DryRunError, Message, Planned
 from natsctl.client.requests import list_in, number_in, parse_object, side_by_side
 
 if TYPE_CHECKING:
     from natsctl.client.manager import Manager
-    from natsctl.client.message import Message
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +77,6 @@ class ServerAnswer:
 
     @property
     def cluster(self) -> str:
-        """Return the server's cluster, or ""."""
         return str(self.server.get("cluster") or "")
 
     @property
@@ -107,7 +105,6 @@ class ServerAnswers(list[ServerAnswer]):
 
     @property
     def missing(self) -> int:
-        """Return how many servers did not answer."""
         return max(0, self.expected - len(self))
 
     @property

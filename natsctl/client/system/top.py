@@ -129,7 +129,6 @@ class Top:
 
 
 async def _host_of(address: str) -> str:
-    """Return the name of an address, or the address."""
     loop = asyncio.get_running_loop()
     try:
         async with asyncio.timeout(LOOKUP_S):

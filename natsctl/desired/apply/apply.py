@@ -145,7 +145,6 @@ async def provide(
 
 
 def outcome_line(outcome: Outcome) -> str:
-    """Return a line that sums up the changes."""
     counts = outcome.summary
     words = {
         "created": counts.created,

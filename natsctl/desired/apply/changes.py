@@ -262,7 +262,6 @@ class Steps:
             return None
 
     async def _send(self, change: Change, config: dict[str, Any], action: str) -> dict[str, Any]:
-        """Send a configuration, and return the server's answer."""
         manager = self._manager()
         if change.consumer:
             return (await manager.consumer_create(change.stream, config, action=action)).raw

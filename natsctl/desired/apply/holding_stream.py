@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 
 
 PREFIX: Final = "natsctl-replaced-"
-"""The prefix of the name of a holding stream."""
 SUBJECTS: Final = "natsctl.replaced."
 """Prefix of the subjects of holding streams, and of a stream's temporary subject while it is replaced."""
 MARKER: Final = "natsctl.replacement"
@@ -170,7 +169,6 @@ class Holding:
             await self._manager.stream_create(self._config("file" if own == "memory" else "memory"))
 
     async def mark(self, phase: HoldingPhase) -> None:
-        """Record the progress of the replacement on the server."""
         self.marker.phase = phase
         live = (await self._manager.stream_info(self.name)).raw.get("config") or {}
         config = {**live, "metadata": {MARKER: msgspec.json.encode(self.marker).decode()}}
@@ -217,7 +215,6 @@ class Holding:
             raise StorageError(f"stream {self.name} does not hold the saved state of {self.marker.stream}")
 
     async def remove(self) -> None:
-        """Remove the stream if it still exists."""
         with contextlib.suppress(ApiResponseError):
             await self._manager.stream_delete(self.name)
 

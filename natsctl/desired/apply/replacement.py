@@ -131,7 +131,6 @@ class Replacement:
         return Done(detail, done.warnings)
 
     def _kept(self, stream: str, copy: Path) -> Path:
-        """Move the backup to the user's folder, and return its path."""
         import shutil
         from urllib.parse import quote
 
@@ -144,7 +143,6 @@ class Replacement:
 
 
 def takes_messages(config: dict[str, Any]) -> bool:
-    """Return whether clients can publish to a stream."""
     return bool(config.get("subjects")) and not config.get("sealed")
 
 

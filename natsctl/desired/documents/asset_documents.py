@@ -194,7 +194,6 @@ _CONSUMER_KEYS: Final = ("stream", "stream_name", EXTRA, *SWITCHES)
 
 
 def read_stream(node: DocumentNode, kind: Kind, found: Collector) -> None:
-    """Add a stream, and the consumers below it."""
     if not _is_object(node, found):
         return
     where = _own_names(config_node(node, _STREAM_KEYS), found)
@@ -356,7 +355,6 @@ def report_faults(where: DocumentNode, faults: Sequence[DocumentFault], found: C
 
 
 def _switched(node: DocumentNode, key: str, otherwise: bool, found: Collector) -> bool:
-    """Return whether a document sets a switch of an asset."""
     said = node.at(key)
     if said.value is None:
         return otherwise
@@ -414,7 +412,6 @@ def in_own_words(node: DocumentNode, found: Collector) -> DocumentNode:
 
 
 def _own_names(node: DocumentNode, found: Collector) -> DocumentNode:
-    """Return the fields of a stream or consumer by their own names."""
     return _renamed(node, CONFIG_ALIASES, found) if CONFIG_ALIASES.keys() & node.value.keys() else node
 
 

@@ -150,7 +150,7 @@ def _fields_of(kind: Kind, config: Mapping[str, Any]) -> dict[str, Any]:
     words: dict[str, Any] = {"bucket": bucket}
     for word, key in _FIELDS.items():
         value = config.get(key)
-        if word in WORDS[kind].__struct_fields__ and value and value != _default(kind, word, plain):
+        if word in WORDS[kind].__struct_fields__ and value and value != plain.get(word, getattr(WORDS[kind](), word)):
             words[word] = value
     if config.get("compression", "none") != "none":
         words["compression"] = True
@@ -160,10 +160,6 @@ def _fields_of(kind: Kind, config: Mapping[str, Any]) -> dict[str, Any]:
         if config.get("sources"):
             words["sources"] = [_source_of(source, bucket) for source in config["sources"]]
     return words
-
-
-def _default(kind: Kind, word: str, plain: Mapping[str, Any]) -> Any:
-    return plain.get(word, getattr(WORDS[kind](), word))
 
 
 def _source_of(source: Mapping[str, Any], bucket: str) -> dict[str, Any]:

@@ -180,7 +180,7 @@ def _made(node: DocumentNode, fields: dict[str, SpecField], found: Collector) ->
         if field is None:
             found.fault(node.at(key), f"unknown key{did_you_mean(key, (*fields, *CONNECTION, *LIFE))}")
             continue
-        if _is_absent(value):
+        if value is None or (not value and not isinstance(value, bool | LocatedDict | LocatedList)):
             continue
         into = made
         for step in field.to[:-1]:
@@ -189,10 +189,6 @@ def _made(node: DocumentNode, fields: dict[str, SpecField], found: Collector) ->
             into = into[step]
         into.put(field.to[-1], _value(node.at(key), field, found), line, (key,))
     return made
-
-
-def _is_absent(value: Any) -> bool:
-    return value is None or (not value and not isinstance(value, bool | LocatedDict | LocatedList))
 
 
 def _value(node: DocumentNode, field: SpecField, found: Collector) -> Any:

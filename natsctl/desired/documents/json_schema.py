@@ -237,12 +237,10 @@ def _any_case(word: str) -> str:
 
 
 def of_model(model: type[Model]) -> Schema:
-    """Return the schema of an object with the fields of a model."""
     return closed(properties_of(model))
 
 
 def properties_of(model: type[Model]) -> dict[str, Schema]:
-    """Return the schemas of a model's fields, with their descriptions."""
     texts = TEXTS[model.__name__]
     return {key: described(of_shape(field.shape), texts[key]) for key, field in shape_of(model).fields.items()}
 
@@ -264,7 +262,6 @@ def has(*keys: str) -> Schema:
 
 
 def has_any(keys: Iterable[str]) -> Schema:
-    """Return the schema of an object that has one of these keys."""
     return {"type": "object", "anyOf": [{"required": [key]} for key in keys]}
 
 
@@ -377,7 +374,6 @@ _IS_BUCKET_INFO: Final[Schema] = {
 
 
 def document_schema(id: str) -> Schema:
-    """Return the schema of a document file (draft 2020-12), under the given id."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": id,
@@ -437,7 +433,6 @@ def _plain() -> Schema:
 
 
 def _collection(kind: Kind) -> Schema:
-    """Return the schema of assets in a list, or in a mapping by name."""
     return {
         "type": ["array", "object", "null"],
         "items": _ref(kind),

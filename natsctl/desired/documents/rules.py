@@ -115,7 +115,6 @@ def _texts(asset: DesiredAsset, field: str) -> list[str]:
 
 
 def _check_stream(key: AssetKey, asset: DesiredAsset, streams: dict[str, StreamConfig]) -> Iterator[RuleFinding]:
-    """Check a stream by itself; add it to `streams` if valid."""
     if "\0" in key.stream:
         yield RuleFinding(key, "a name cannot hold a zero character", ("name",))
         return
@@ -126,7 +125,6 @@ def _check_stream(key: AssetKey, asset: DesiredAsset, streams: dict[str, StreamC
 
 
 def _check_origins(wanted: Mapping[AssetKey, DesiredAsset], streams: dict[str, StreamConfig]) -> Iterator[RuleFinding]:
-    """Check streams together with their mirrors and sources, and normalise them."""
     around = ServerContext(streams.get)
     for name, config in list(streams.items()):
         if config.mirror is None and not config.sources:
@@ -166,7 +164,6 @@ def _check_subjects(
 def _check_consumer(
     key: AssetKey, asset: DesiredAsset, around: ServerContext, normalised: list[tuple[AssetKey, ConsumerConfig]]
 ) -> Iterator[RuleFinding]:
-    """Check a consumer against its stream; add it to `normalised` if valid."""
     if is_too_long(key.consumer) or "\0" in key.consumer:
         yield RuleFinding(
             key, f"a name has at most {MAX_NAME_BYTES} bytes, none of them zero", ("durable_name", "name")

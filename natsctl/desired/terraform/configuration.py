@@ -69,7 +69,6 @@ class Module:
             self._scope.setdefault(kind, _Words(self, kind))
 
     def of(self, kind: str) -> Iterator[Block]:
-        """Return the blocks of a type, in the order of the files."""
         return (block for block in self.blocks if block.type == kind)
 
     def evaluator(self, place: Location) -> Evaluator:
@@ -192,7 +191,6 @@ class Module:
             body.blocks.setdefault(name, []).extend(made)
 
     def _is_protected(self, block: Block, evaluator: Evaluator) -> bool:
-        """Return whether Terraform may not destroy it."""
         said_so = [attribute for inner in block.blocks if inner.type == "lifecycle" for attribute in inner.attributes]
         try:
             return any(truth_of(evaluator.value(one.value)) for one in said_so if one.name == "prevent_destroy")
@@ -266,7 +264,6 @@ def _iterator(given: Attribute | None, name: str) -> str:
 
 
 def _converted(value: Any, kind: Attribute | None) -> Any:
-    """Return a value from outside, as text, in the type of the variable."""
     declared = "string" if kind is None else (kind.value.text or b"").decode().strip()
     if declared in ("string", '"string"'):
         return text_value(value) if isinstance(value, int | float | bool) else value

@@ -106,7 +106,6 @@ def _start(config: Config, body: Body, faults: list[Fault]) -> None:
 
 
 def _filter(config: Config, body: Body, faults: list[Fault]) -> None:
-    """Return a plain filter for a list with one subject."""
     many = config.get("filter_subjects", [])
     if many and config.get("filter_subject"):
         faults.append(Fault(body.place_of("filter_subjects"), "filter_subject and filter_subjects exclude each other"))
@@ -287,7 +286,6 @@ def _from_state(file: Path) -> tuple[list[TerraformInstance], list[str]]:
 
 
 def read_bytes(file: Path) -> bytes:
-    """Return the content of a file. Raises UsageError."""
     with file_errors(file, UsageError), file.open("rb") as opened:
         raw = opened.read(MAX_FILE_BYTES + 1)
     if len(raw) > MAX_FILE_BYTES:

@@ -396,10 +396,7 @@ class Evaluator:
         parts = pieces(node)
         if len(parts) == 1 and not isinstance(parts[0], str):
             return self.value(parts[0])
-        return "".join(self._piece(part) for part in parts)
-
-    def _piece(self, part: Part) -> str:
-        return part if isinstance(part, str) else text_value(self.value(part))
+        return "".join(part if isinstance(part, str) else text_value(self.value(part)) for part in parts)
 
     def _object(self, node: Node) -> dict[str, Any]:
         found = {}

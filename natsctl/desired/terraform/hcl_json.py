@@ -95,7 +95,6 @@ class _JsonBlockReader:
                 self._faults.append(Fault(Location(self._file, at, f"$.{kind}"), "expected an object"))
 
     def _attribute(self, block: Block, name: str, expression: str, line: int) -> None:
-        """Add an attribute, parsed at its line of the file."""
         parsed, wrong = parse(self._file, b"\n" * (line - 1) + f"{name} = {expression}\n".encode())
         if wrong or len(parsed.attributes) != 1:
             self._faults.append(Fault(Location(self._file, line, f"{block.place.path}.{name}"), "cannot be read"))

@@ -290,7 +290,6 @@ class Retention:
         self._stream.count_bytes()
 
     def _is_wanted(self, seq: int, consumers: Consumers) -> bool:
-        """Return whether one of the consumers that take a message has yet to acknowledge it."""
         if len(consumers) == 1:
             return _wants(consumers[0], seq)
         at = self._checked.get(seq, 0)

@@ -390,4 +390,3 @@ HANDLERS: Final[dict[str, EndpointFunction]] = {
     "CONSUMER.UNPIN": unpin,
     "CONSUMER.RESET": settled(reset),
 }
-"""The handlers by verb."""

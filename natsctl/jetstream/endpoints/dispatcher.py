@@ -78,7 +78,6 @@ class ApiQueue:
     __slots__ = ("_engine", "_serve", "_waiting")
 
     def __init__(self, engine: Engine, serve: Callable[[ApiRequest], None]) -> None:
-        """Prepare to hand requests to `serve`, from the engine's ready queue."""
         self._engine = engine
         self._serve = serve
         self._waiting: deque[ApiRequest] = deque()
@@ -256,7 +255,6 @@ class Dispatcher:
     __slots__ = ("_js", "_queue", "_subs", "errors", "total")
 
     def __init__(self, js: JetStreamAccount) -> None:
-        """Subscribe to the account's API subjects."""
         self._js = js
         self._queue = ApiQueue(js.engine, self._serve)
         self.total = 0

@@ -264,7 +264,6 @@ def is_absent(body: bytes) -> bool:
 
 
 def is_structured(body: bytes) -> bool:
-    """Return whether a body claims to be a JSON object or array."""
     return body.lstrip()[:1] in (b"{", b"[")
 
 

@@ -50,7 +50,7 @@ from natsctl.jetstream.endpoints.requests import ApiRequest, Outcome, client_inf
 from natsctl.jetstream.endpoints.snapshot import state_of
 from natsctl.jetstream.streams.dedupe import IN_USE
 from natsctl.jetstream.streams.schedules import is_timed
-from natsctl.jetstream.streams.stream import StreamMeta
+from natsctl.jetstream.streams.stream import Stream, StreamMeta
 from natsctl.jetstream.timers import Alarm
 from natsctl.store.errors import StoreError, StreamKeyTakenError
 from natsctl.store.file_log import FileLog
@@ -60,7 +60,6 @@ from natsctl.store.stream import StreamStore
 if TYPE_CHECKING:
     from natsctl.broker.session import Session
     from natsctl.jetstream.account import JetStreamAccount
-    from natsctl.jetstream.streams.stream import Stream
 
 
 MAX_SEQ: Final = (1 << 62) - 1

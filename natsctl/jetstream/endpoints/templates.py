@@ -81,7 +81,6 @@ class StreamTemplate:
     __slots__ = ("_js", "_reported", "_subscriptions", "config", "store")
 
     def __init__(self, js: JetStreamAccount, config: StreamTemplateConfig, store: StreamStore) -> None:
-        """Listen on the template's subjects."""
         self._js = js
         self._reported = ""
         self.config = config

@@ -48,7 +48,6 @@ FIRST: Final[tuple[Check, ...]] = (
     check_batch_ttl,
     checks.read_message_id,
 )
-"""The checks before duplicates are recognised."""
 
 
 class Ahead:

@@ -98,7 +98,6 @@ class Dedupe:
         return seq
 
     def stored(self, seq: int, msg_id: bytes) -> None:
-        """Remember the id of a message that was stored, if it has one. Raises StoreError."""
         if not msg_id or self._window_ns <= 0:
             self._last = (seq, msg_id)
             return
@@ -173,7 +172,6 @@ class Dedupe:
     # Messages that go
 
     def message_gone(self, seq: int) -> None:
-        """Keep the id of a removed message."""
         entries = self._entries
         if not entries or seq < entries[self._head][0]:
             return
@@ -182,7 +180,6 @@ class Dedupe:
             self._journal([entries[position]])
 
     def messages_gone(self, seqs: Sequence[int]) -> None:
-        """Keep the ids of removed messages, ascending."""
         entries = self._entries
         if entries and len(seqs):
             position = bisect_left(entries, seqs[0], self._head, key=_seq_of)

@@ -26,12 +26,11 @@ from natsctl.jetstream.streams import publish_checks as checks
 from natsctl.jetstream.streams.atomic_batch import MAX_ID_BYTES, Ahead, Outcome, batch_of_ack, check
 from natsctl.jetstream.streams.pending_message import PendingMessage, storage_fault
 from natsctl.jetstream.timers import Alarm
-from natsctl.wire.publish_run import CONTROL_SUFFIX
+from natsctl.wire.publish_run import CONTROL_SUFFIX, PublishRun
 
 if TYPE_CHECKING:
     from natsctl.jetstream.streams.stream import Stream
     from natsctl.store.errors import StoreError
-    from natsctl.wire.publish_run import PublishRun
 
 
 """The end of the reply subject of every message of a fast batch."""

@@ -165,7 +165,6 @@ def create_request(
 
 
 def set_first_start(config: ConsumerConfig, source: StreamSource) -> None:
-    """Set the start of a consumer by the configuration of a mirror or source."""
     if source.opt_start_seq:
         config.deliver_policy, config.opt_start_seq = DeliverPolicy.BY_START_SEQUENCE, source.opt_start_seq
     elif source.opt_start_time is not None:

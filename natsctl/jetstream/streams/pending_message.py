@@ -112,7 +112,6 @@ class PublishAcks:
         """The part of an ack before the sequence."""
 
     def configure(self) -> None:
-        """Derive the contents of acks from the configuration, and whether they are sent."""
         stream = self._stream
         self.opening = encode(PubAck(stream=stream.name, domain=stream.engine.options.domain))[:-2]
         self._no_ack = stream.config.no_ack

@@ -35,7 +35,7 @@ from natsctl.jetstream.streams.pending_message import PendingMessage, PublishAck
 from natsctl.jetstream.streams.schedules import is_timed
 from natsctl.store.errors import StoreError
 from natsctl.store.filters import Filters
-from natsctl.wire.publish_run import CONTROL_SUFFIX
+from natsctl.wire.publish_run import CONTROL_SUFFIX, PublishRun
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from natsctl.jetstream.streams.stream import Stream
     from natsctl.store.message import Copy
     from natsctl.wire.ops import Op
-    from natsctl.wire.publish_run import PublishRun
 
 
 Waiting = tuple[int, bytes, bytes, bytes]
@@ -65,7 +64,6 @@ class Republish:
         """True if the stream republishes."""
 
     def configure(self) -> None:
-        """Read subjects and form from the configuration."""
         wanted = self._stream.config.republish
         self._mapping, self.active = None, wanted is not None and bool(wanted.dest)
         if wanted is not None and wanted.dest:
@@ -93,7 +91,6 @@ class Republish:
         self._waiting.append((seq, to, block, payload))
 
     def committed(self, durable_seq: int) -> None:
-        """Publish messages that became durable."""
         waiting, self._waiting = self._waiting, []
         account = self._stream.account
         for message in waiting:
@@ -103,7 +100,6 @@ class Republish:
                 self._waiting.append(message)
 
     def forget_above(self, seq: int) -> None:
-        """Drop messages that were not kept."""
         self._waiting = [message for message in self._waiting if message[0] <= seq]
 
 
@@ -157,7 +153,6 @@ class PublishPipeline:
         self.totals = FreshTotals(stream.store)
 
     def configure(self) -> None:
-        """Derive the path of messages from the configuration."""
         config, storage = self._stream.config, self._stream.store.storage
         for part in (self.acks, self._limits, self.republish, self.atomic, self.fast):
             part.configure()
@@ -189,7 +184,6 @@ class PublishPipeline:
         return PublishPlan.DIRECT if config.subject_delete_marker_ttl or self._after_store else PublishPlan.PLAIN
 
     def stop(self) -> None:
-        """Drop the open batches."""
         self.atomic.stop()
         self.fast.stop()
 
@@ -321,12 +315,10 @@ class PublishPipeline:
         return self._check_and_store(message)
 
     def map_subject(self, message: PendingMessage) -> None:
-        """Give a message the subject that the stream keeps it under."""
         if self._transform is not None:
             message.subject = self._transform.apply(message.subject) or message.subject
 
     def _check_and_store(self, message: PendingMessage) -> bool:
-        """Check a message, store it, answer, and return whether the stream has it now."""
         outcome = checks.check_message(self._stream, message)
         if outcome and not isinstance(outcome, ApiError):
             self.acks.answer_duplicate(message.reply, outcome)

@@ -178,7 +178,6 @@ BEFORE_DEDUPE: Final[tuple[Check, ...]] = (
     check_foreign_source,
     read_message_id,
 )
-"""The checks before a duplicate is recognised."""
 
 AFTER_DEDUPE: Final[tuple[Check, ...]] = (
     check_expected_id,

@@ -159,7 +159,6 @@ class Schedules:
                 self._look()
 
     def _is_stale(self) -> bool:
-        """Return whether a majority of deadlines belongs to removed schedules."""
         return len(self._deadlines) > 2 * self._stream.store.messages + STALE_SLACK
 
     def _counts(self, seq: int, subject: bytes) -> bool:
@@ -262,7 +261,6 @@ class Schedules:
     # Commits
 
     def committed(self, durable_seq: int) -> None:
-        """Continue after the firings that became durable."""
         done = [fired for fired in self._fired if fired.produced_seq <= durable_seq]
         self._fired = [fired for fired in self._fired if fired.produced_seq > durable_seq]
         for fired in done:
@@ -454,7 +452,6 @@ class TimedMessages:
     # Commits
 
     def committed(self, durable_seq: int) -> None:
-        """Continue work that waited for messages to become durable."""
         if self.schedules.waiting:
             self.schedules.committed(durable_seq)
         if self._loading:

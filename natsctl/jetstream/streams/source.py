@@ -202,7 +202,6 @@ class SourceSet:
         self._stream = stream
         self.sources: dict[str, Source] = {}
         self.times: Counter[str] = Counter()
-        """Sources of each origin."""
         self._known: dict[str, OriginPosition] = {}
         self._searching: dict[str, Source] = {}
         self._search_seq = self._search_end = 0

@@ -45,14 +45,13 @@ from natsctl.jetstream.streams.source import SourceSet
 from natsctl.jetstream.work import Work
 from natsctl.store.errors import StoreDamagedError, StoreError, StoreFullError
 from natsctl.store.filters import ALL, Filters
-from natsctl.store.message import RemovedMessage
+from natsctl.store.message import RemovedMessage, StoredMessage
 from natsctl.store.steps import STEP, Steps, finish, pieces
 from natsctl.store.stream import RecordsCallback, StreamStore
 
 if TYPE_CHECKING:
     from natsctl.broker.subscription import Subscription
     from natsctl.jetstream.account import JetStreamAccount
-    from natsctl.store.message import StoredMessage
 
 
 class _Record(msgspec.Struct):
@@ -406,7 +405,6 @@ class Stream:
         return tuple(finish(self.retention.interest.overlapping(filters.subjects)))
 
     def count_bytes(self) -> None:
-        """Update the bytes that account and server count as used."""
         size = self.store.bytes
         if size != self._counted_bytes:
             self.usage.moved(size - self._counted_bytes)

@@ -31,6 +31,7 @@ from natsctl.server.conf.values import (
 )
 from natsctl.server.files import read_file
 from natsctl.server.options import DirectoryOptions, OperatorOptions, ServerOptions
+from natsctl.server.tls.contexts import client_context
 
 JWT_PREFIX: Final = "eyJ"
 CACHED_ACCOUNTS: Final = 1000
@@ -163,8 +164,6 @@ def _pinned(options: ServerOptions, item: ConfItem) -> ServerOptions:
 
 
 def _resolver_tls(options: ServerOptions, item: ConfItem) -> ServerOptions:
-    from natsctl.server.tls.contexts import client_context
-
     tls = tls_block(item, "remote")
     try:
         client_context(tls)

@@ -6,16 +6,13 @@ import re
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal
 
 from natsctl.api.units import parse_duration
 from natsctl.server.conf.syntax import ConfItem
 from natsctl.server.conf.values import Reader, block_of, fields_of, flag_of, list_of
-from natsctl.server.options import TlsOptions
+from natsctl.server.options import OcspPeerOptions, TlsOptions
 from natsctl.server.tls.contexts import CURVES, INSECURE_SUITES, SUITES, TlsFileError, server_context
-
-if TYPE_CHECKING:
-    from natsctl.server.options import OcspPeerOptions
 
 FALLBACK_S: Final = 0.05
 """Time that `handshake_first: auto` waits for a handshake before INFO goes out in clear."""
@@ -67,7 +64,6 @@ def _verify_and_map(item: ConfItem) -> dict[str, bool]:
 
 
 def _known_urls(item: ConfItem) -> dict[str, bool]:
-    """Refuse an option of routes and gateways."""
     if _flag("verify_cert_and_check_known_urls", item):
         raise item.fault("verify_cert_and_check_known_urls not supported in this context")
     return {}

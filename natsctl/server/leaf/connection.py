@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, ClassVar, Final, cast
 
 from wsproto import ConnectionType, WSConnection
@@ -24,16 +24,13 @@ from natsctl.broker.refusals import CloseReason
 from natsctl.server.leaf.dialing import HANDSHAKE_S, reason_of
 from natsctl.server.listener import WRITE_BUFFER_BYTES, peer_of
 from natsctl.server.tls.connection import SecuredConnection
-from natsctl.server.tls.contexts import TlsLayer
+from natsctl.server.tls.contexts import Layer, TlsLayer
 from natsctl.server.websocket.protocol import BoundedDeflate, FrameError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from natsctl.broker.leaf.solicited import SolicitedLink
     from natsctl.server.leaf.listener import LeafShell
     from natsctl.server.options import LeafRemoteOptions, TlsOptions
-    from natsctl.server.tls.contexts import Layer
     from natsctl.wire.server_url import ServerUrl
 
 

@@ -13,14 +13,10 @@ import re
 import socket
 import ssl
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, Generic, TypeVar, cast
+from typing import Final, Generic, TypeVar, cast
 
-from natsctl.server.options import joined
+from natsctl.server.options import LeafProxyOptions, joined
 from natsctl.server.tls.contexts import client_context, error_text
-
-if TYPE_CHECKING:
-    from natsctl.server.options import LeafProxyOptions
-
 
 HANDSHAKE_S: Final = 2.0
 """Default time limit of the TLS handshake. Source: nats-server, DEFAULT_LEAF_TLS_TIMEOUT."""

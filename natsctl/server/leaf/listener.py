@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, ClassVar, cast
 from natsctl.broker.leaf.leaf_nodes import LeafLinks
 from natsctl.server.listener import ClientConnection, TransportEndpoint
 from natsctl.server.log.lines import Log
-from natsctl.server.shell import Shell
+from natsctl.server.shell import PeerCheck, Shell
 from natsctl.server.tls.listener import TlsConnection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from natsctl.broker.session import Session
-    from natsctl.server.shell import PeerCheck
     from natsctl.server.tls.contexts import ListenerTls
 
 

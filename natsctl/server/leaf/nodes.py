@@ -17,13 +17,11 @@ from natsctl.broker.refusals import CloseReason
 from natsctl.server.leaf.listener import LeafEndpoint, LeafShell
 from natsctl.server.leaf.remote import LeafRemote
 from natsctl.server.listener import named
-from natsctl.server.options import UNSPECIFIED, LeafNodesOptions, joined
-from natsctl.server.tls.contexts import ListenerTls
+from natsctl.server.options import UNSPECIFIED, LeafNodesOptions, ServerOptions, joined
+from natsctl.server.tls.contexts import ListenerTls, TlsContexts
 
 if TYPE_CHECKING:
-    from natsctl.server.options import ServerOptions
     from natsctl.server.shell import Shell
-    from natsctl.server.tls.contexts import TlsContexts
 
 
 class LeafNodes:

@@ -10,21 +10,21 @@ import msgspec
 from natsctl.api.subject_index import finish
 from natsctl.api.times import format_time
 from natsctl.api.units import SECOND
-from natsctl.broker.account import Traffic
+from natsctl.broker.account import Account, Traffic
 from natsctl.broker.imports.account_config import (
     RESPONSE_THRESHOLD_NS,
+    AccountConfig,
     ServiceExport,
     ServiceImport,
     StreamExport,
     StreamImport,
+    SubjectMap,
 )
 from natsctl.server.monitor.connz import account_claims, held_account, name_tag, subscription_stats
 from natsctl.server.monitor.document import Making, head, present
 from natsctl.server.monitor.query import BadRequestError, EndpointOptions
 
 if TYPE_CHECKING:
-    from natsctl.broker.account import Account
-    from natsctl.broker.imports.account_config import AccountConfig, SubjectMap
     from natsctl.server.instance import ServerInstance
 
 

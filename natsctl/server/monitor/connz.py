@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 import msgspec
 
+from natsctl.api.codec import InvalidJSONError, read_folded
 from natsctl.api.subjects import is_literal, is_valid_subject, overlaps
-from natsctl.api.times import format_time
+from natsctl.api.times import Clock, format_time
 from natsctl.api.units import SECOND
 from natsctl.broker.imports.account_config import GLOBAL_ACCOUNT
 from natsctl.broker.session import Session
@@ -22,7 +23,6 @@ from natsctl.server.monitor.document import Making, go_number, head, present, ro
 from natsctl.server.monitor.query import NO_SUBJECTS, BadRequestError, EndpointOptions, ListingOptions, Query
 
 if TYPE_CHECKING:
-    from natsctl.api.times import Clock
     from natsctl.broker.account import Account
     from natsctl.broker.auth.credentials import TlsFacts
     from natsctl.broker.broker import Broker
@@ -59,7 +59,6 @@ def presentable(token: str) -> str:
 
 def payload(token: str) -> dict[str, Any]:
     """Return the unverified claims of a JWT, or an empty dict if it is malformed."""
-    from natsctl.api.codec import InvalidJSONError, read_folded
     from natsctl.api.jwt_claims import UserClaims
     from natsctl.api.jwt_token import JwtError, decode_base64url
 

@@ -14,11 +14,10 @@ import msgspec
 
 from natsctl.api.codec import encode
 from natsctl.api.subject_index import finish
-from natsctl.api.times import format_time
+from natsctl.api.times import Clock, format_time
 from natsctl.api.units import SECOND, format_duration
 
 if TYPE_CHECKING:
-    from natsctl.api.times import Clock
     from natsctl.broker.broker import Broker
 
 

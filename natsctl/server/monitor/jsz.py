@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 
 DEFAULT_LIMIT: Final = 1024
-"""Default number of accounts of a page."""
 
 
 class JszOptions(EndpointOptions, kw_only=True):

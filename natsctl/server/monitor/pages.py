@@ -33,14 +33,13 @@ from natsctl.server.monitor.http import HttpPage, HttpRequest, HttpServer
 from natsctl.server.monitor.metrics import metrics_page
 from natsctl.server.monitor.query import BAD_ESCAPE, BadRequestError, EndpointOptions, Query
 from natsctl.server.monitor.varz import IpqueueszOptions, expvarz, ipqueuesz, stacksz, varz
-from natsctl.server.options import joined
+from natsctl.server.options import TlsOptions, joined
 from natsctl.server.tls.contexts import TlsFileError, server_context
 
 if TYPE_CHECKING:
     import asyncio
 
     from natsctl.server.instance import ServerInstance
-    from natsctl.server.options import TlsOptions
 
 
 _INLINE: Final = re.compile(rb"<(script|style)>(.*?)</\1>", re.DOTALL)

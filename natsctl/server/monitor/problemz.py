@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from natsctl.api.stream import DiscardPolicy, StorageType
+from natsctl.api.stream import DiscardPolicy, StorageType, StreamSourceInfo
 from natsctl.api.units import MINUTE, SECOND, format_size, plural
 from natsctl.broker.refusals import CloseReason
 from natsctl.server.monitor.connz import name_tag
@@ -35,7 +35,6 @@ from natsctl.server.monitor.streamz import (
 )
 
 if TYPE_CHECKING:
-    from natsctl.api.stream import StreamSourceInfo
     from natsctl.broker.session import Session
     from natsctl.jetstream.account import JetStreamAccount
     from natsctl.jetstream.consumers.consumer import Consumer

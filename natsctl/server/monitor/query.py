@@ -96,7 +96,6 @@ class EndpointOptions(msgspec.Struct, kw_only=True):
 
     @classmethod
     def of(cls, query: Query) -> Self:
-        """Return the options of a query. Raises BadRequestError."""
         read: dict[type, Callable[[str], Any]] = {bool: query.flag, int: query.number, str: query.text}
         values = {}
         for option in msgspec.structs.fields(cls):

@@ -30,13 +30,11 @@ if TYPE_CHECKING:
 
 
 DEFAULT_LIMIT: Final = 25
-"""Default number of rows of a page."""
 MAX_LIMIT: Final = 1024
 """Rows of a page at most; further ones are on the next page."""
 SLICE: Final = 256
 """Objects examined between two turns of other connections: about half a millisecond."""
 MAX_SUBJECTS: Final = 8
-"""Maximum subjects shown of a stream."""
 
 
 class Paging(msgspec.Struct, frozen=True, kw_only=True):

@@ -25,12 +25,11 @@ from natsctl.jetstream.engine_options import BatchLimits
 from natsctl.server.monitor.connz import operator_claims
 from natsctl.server.monitor.document import go_number, present, uptime
 from natsctl.server.monitor.query import EndpointOptions
-from natsctl.server.options import TLS_TIMEOUT_S, WS_HANDSHAKE_TIMEOUT_S
+from natsctl.server.options import TLS_TIMEOUT_S, WS_HANDSHAKE_TIMEOUT_S, LeafRemoteOptions, TlsOptions
 
 if TYPE_CHECKING:
     from natsctl.broker.broker import Broker
     from natsctl.server.instance import ServerInstance
-    from natsctl.server.options import LeafRemoteOptions, TlsOptions
 
 
 class IpqueueszOptions(EndpointOptions, kw_only=True):

@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from natsctl.api.times import ZERO_TIME, format_time, parse_time
+from natsctl.api.times import ZERO_TIME, Clock, format_time, parse_time
 from natsctl.api.units import SECOND
 from natsctl.server.files import read_file, replace_file
 from natsctl.server.ocsp.responses import MAX_RESPONSE_BYTES, OcspResponse
 
 if TYPE_CHECKING:
-    from natsctl.api.times import Clock
     from natsctl.server.log.lines import Log
     from natsctl.server.options import OcspCacheOptions
 

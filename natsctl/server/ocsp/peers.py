@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import quote_plus
 
-from natsctl.api.times import format_time
+from natsctl.api.times import Clock, format_time
 from natsctl.api.units import SECOND
 from natsctl.server.conf.values import format_seconds
 from natsctl.server.ocsp.responders import ResponderError, Responders
@@ -25,15 +25,13 @@ from natsctl.server.ocsp.responses import (
     request_for,
     responders_of,
 )
-from natsctl.server.options import OCSP_TIMEOUT_S
+from natsctl.server.options import OCSP_TIMEOUT_S, OcspPeerOptions
 
 if TYPE_CHECKING:
     from cryptography import x509
 
-    from natsctl.api.times import Clock
     from natsctl.server.log.lines import Log
     from natsctl.server.ocsp.cache import ResponseCache
-    from natsctl.server.options import OcspPeerOptions
     from natsctl.server.system.events import OcspEvents
 
 CLIENT: Final = "Client"

@@ -35,7 +35,6 @@ MAX_RESPONSE_BYTES: Final = 64 * 1024
 """Longest response that is read; one with a responder's certificate has 2 to 4 KiB."""
 
 MAX_RESPONDERS: Final = 8
-"""Responders of one certificate that are asked."""
 
 STATUS_REQUEST_OID: Final = bytes.fromhex("06082b06010505070118")
 """DER of the extension of a certificate that requires a staple: id-pe-tlsfeature, RFC 7633."""

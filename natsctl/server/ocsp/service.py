@@ -17,13 +17,12 @@ from natsctl.server.ocsp.peers import CLIENT, PeerVerifier
 from natsctl.server.ocsp.responders import Responders
 from natsctl.server.ocsp.staples import Staple, StapleError, StapleSources, staple_of
 from natsctl.server.options import OcspCacheOptions, ServerOptions
-from natsctl.server.tls.contexts import TlsFileError
+from natsctl.server.tls.contexts import ListenerTls, TlsFileError
 
 if TYPE_CHECKING:
     from natsctl.api.times import Clock
     from natsctl.server.log.lines import Log
     from natsctl.server.system.events import OcspEvents
-    from natsctl.server.tls.contexts import ListenerTls
 
 STAPLED: Final = ("clients", "websocket")
 """Listeners with stapled certificates; leaf nodes are checked instead. Source: nats-server, enableOCSP."""

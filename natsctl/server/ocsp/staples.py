@@ -18,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from natsctl.api.times import format_time
+from natsctl.api.times import Clock, format_time
 from natsctl.api.units import SECOND
 from natsctl.server.conf.values import format_seconds
 from natsctl.server.files import read_file, replace_file
@@ -40,12 +40,10 @@ if TYPE_CHECKING:
     from cryptography import x509
     from cryptography.hazmat.primitives.serialization import Encoding
 
-    from natsctl.api.times import Clock
     from natsctl.server.log.lines import Log
     from natsctl.server.options import OcspOptions
 
 FOLDER: Final = "ocsp"
-"""The folder of staples in the store's."""
 FOLDER_MODE: Final = 0o750
 REQUEST_S: Final = 30.0
 """Time limit of one request. Source: nats-server, NewOCSPMonitor."""

@@ -10,12 +10,12 @@ from __future__ import annotations
 import ssl
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from OpenSSL import SSL
 
 from natsctl.broker.auth.credentials import TlsFacts
-from natsctl.server.ocsp.staples import StapleError
+from natsctl.server.ocsp.staples import Staple, StapleError
 from natsctl.server.options import TlsOptions
 from natsctl.server.tls.contexts import (
     CURVES,
@@ -28,9 +28,6 @@ from natsctl.server.tls.contexts import (
     server_context,
     suite_name,
 )
-
-if TYPE_CHECKING:
-    from natsctl.server.ocsp.staples import Staple
 
 OUTPUT_BYTES: Final = 64 * 1024
 """Bytes of TLS records that one call takes from OpenSSL: four records; the buffer is allocated each time."""
@@ -52,7 +49,6 @@ class StapledLayer:
         self._verify_code: list[int] = []
         self._connection.set_app_data(self._verify_code)
         self.done = False
-        """The handshake is complete."""
         self.ended = False
         """The other side has sent its closing alert."""
 

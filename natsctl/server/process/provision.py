@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from natsctl.api.errors import NatsctlError, UsageError
+from natsctl.api.subject_index import finish
 from natsctl.broker.auth.credentials import Credentials, Grant, LoginRefusal
 from natsctl.broker.imports.account_config import GLOBAL_ACCOUNT
 from natsctl.server.listener import ClientConnection, TransportEndpoint, peer_of
@@ -70,7 +71,6 @@ def _account(options: ServerOptions, broker: Broker, named: str) -> str:
 def _operated_account(auth: JwtAuthenticator, broker: Broker, named: str) -> str:
     """Return an account of an operator, alive; raises UsageError."""
     from natsctl.api.jwt_token import JwtError
-    from natsctl.api.subject_index import finish
 
     if not named:
         raise UsageError("--apply: whose?", hint="--apply_account takes the public key of an account")

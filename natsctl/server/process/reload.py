@@ -31,7 +31,7 @@ from natsctl.broker.deferred_work import SUBS_STEP
 from natsctl.broker.refusals import CloseReason
 from natsctl.server.broker_setup import broker_options, jetstream_accounts
 from natsctl.server.conf.values import format_seconds
-from natsctl.server.instance import load_tls_connections
+from natsctl.server.instance import ServerInstance, load_tls_connections
 from natsctl.server.logins import callout_faults
 from natsctl.server.monitor.query import BadRequestError, ReloadDone
 from natsctl.server.operator_mode import reload_operator_mode
@@ -49,7 +49,6 @@ from natsctl.server.tls.contexts import TlsContexts
 if TYPE_CHECKING:
     from natsctl.broker.broker_options import BrokerOptions
     from natsctl.jetstream.engine import Engine
-    from natsctl.server.instance import ServerInstance
 
 
 REFUSAL: Final = "config reload not supported for "

@@ -54,7 +54,6 @@ NAMES: Final = {
     signal.SIGINT: "interrupt", signal.SIGTERM: "terminated", signal.SIGHUP: "hangup",
     signal.SIGUSR1: "user defined signal 1", signal.SIGUSR2: "user defined signal 2",
 }  # fmt: skip
-"""Names of the signals in log lines."""
 
 
 LONGEST_PAUSE_S: Final = 1.0

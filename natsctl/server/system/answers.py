@@ -39,7 +39,7 @@ from natsctl.server.monitor.connz import ConnzOptions, SubszOptions, connz, subs
 from natsctl.server.monitor.document import Making, make
 from natsctl.server.monitor.healthz import HealthzOptions, healthz
 from natsctl.server.monitor.jsz import JszOptions, jsz, jsz_account
-from natsctl.server.monitor.query import BadRequestError
+from natsctl.server.monitor.query import BadRequestError, ReloadCall
 from natsctl.server.monitor.varz import (
     IpqueueszOptions,
     by_kind,
@@ -58,7 +58,6 @@ if TYPE_CHECKING:
     from natsctl.broker.account import Account
     from natsctl.broker.subscription import Subscription
     from natsctl.server.instance import ServerInstance
-    from natsctl.server.monitor.query import ReloadCall
     from natsctl.server.system.events import AccountEvents, StatszHeartbeat
 
 

@@ -25,7 +25,6 @@ MAX_WAITING: Final = 4096
 MAX_WAITING_BYTES: Final = 8 << 20
 """Bytes of their bodies and headers; more are dropped."""
 MAX_RUN: Final = 32
-"""Requests that are answered in one turn."""
 RUN_NS: Final = 4_000_000
 """Time of a turn for answers."""
 

@@ -13,13 +13,12 @@ from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from natsctl.server.listener import ClientConnection
-from natsctl.server.tls.contexts import BAD_CERTIFICATE, INTERNAL_ERROR, SecureTransport
+from natsctl.server.tls.contexts import BAD_CERTIFICATE, INTERNAL_ERROR, Layer, ListenerTls, SecureTransport
 
 if TYPE_CHECKING:
     from natsctl.broker.auth.credentials import TlsFacts
     from natsctl.server.options import TlsOptions
     from natsctl.server.shell import Shell
-    from natsctl.server.tls.contexts import Layer, ListenerTls
 
 
 class SecuredConnection(ClientConnection):

@@ -175,7 +175,6 @@ class TlsLayer:
         self._hello: bytes | None = b"" if spare is not None else None
         """The ClientHello, until it is answered; OpenSSL limits its length."""
         self.done = False
-        """The handshake is complete."""
         self.ended = False
         """The other side has sent its closing alert."""
 

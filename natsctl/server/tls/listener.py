@@ -17,11 +17,10 @@ from natsctl.broker.refusals import CloseReason
 from natsctl.server.listener import WRITE_BUFFER_BYTES, is_gone, peer_of
 from natsctl.server.options import TLS_TIMEOUT_S, TlsOptions, joined
 from natsctl.server.tls.connection import SecuredConnection
-from natsctl.server.tls.contexts import RATE_WINDOW_S, error_text, is_probe
+from natsctl.server.tls.contexts import RATE_WINDOW_S, Layer, ListenerTls, error_text, is_probe
 
 if TYPE_CHECKING:
     from natsctl.server.shell import Shell
-    from natsctl.server.tls.contexts import Layer, ListenerTls
 
 
 HANDSHAKE_RECORD: Final = b"\x16"

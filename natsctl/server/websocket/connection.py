@@ -19,9 +19,9 @@ from wsproto.frame_protocol import Opcode
 from natsctl.broker.deferred_work import cut
 from natsctl.broker.refusals import CloseReason
 from natsctl.server.listener import MUCH_READ_BYTES, WRITE_BUFFER_BYTES, is_gone, peer_of
-from natsctl.server.options import joined
+from natsctl.server.options import TlsOptions, joined
 from natsctl.server.tls.connection import SecuredConnection
-from natsctl.server.tls.contexts import error_text
+from natsctl.server.tls.contexts import Layer, ListenerTls, error_text
 from natsctl.server.websocket.protocol import (
     FINAL,
     MAX_CONTROL_BYTES,
@@ -42,9 +42,7 @@ from natsctl.server.websocket.protocol import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from natsctl.server.options import TlsOptions
     from natsctl.server.shell import Shell
-    from natsctl.server.tls.contexts import Layer, ListenerTls
 
 
 MAX_REQUEST_BYTES: Final = 64 * 1024

@@ -17,14 +17,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from natsctl.spark.files.file_formats import JSON, PARQUET, is_url
-from natsctl.spark.files.file_import import FileSource, files_of
+from natsctl.spark.files.file_import import Content, FileSource, files_of, write_options
 from natsctl.spark.files.message_columns import MSG_ID, ServerHeader
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from natsctl.spark.files.file_import import Content
     from natsctl.spark.files.json_lines import JsonLines
 
 MAX_MESSAGES: Final = 2_000_000
@@ -57,7 +56,6 @@ class DirectImport(NamedTuple):
     files: ParquetFiles | JsonLines
     content: Content
     subjects: int
-    """Number of distinct subjects."""
     largest: int
     """Bytes of the largest payload."""
     is_in_order: bool
@@ -73,7 +71,6 @@ class DirectImport(NamedTuple):
         """
         from pyspark.sql.types import BinaryType, StringType, StructType
 
-        from natsctl.spark.files.file_import import write_options
         from natsctl.spark.source.rows import HEADERS
         from natsctl.spark.source.source_options import BATCH_WRITE
         from natsctl.spark.source.write_job import write_job
@@ -187,7 +184,6 @@ def _paths(source: FileSource) -> list[Path]:
 
 
 def _opened(source: FileSource) -> Iterator[Any]:
-    """Yield the opened Parquet files of a source."""
     if source.format is not PARQUET:
         return
     from pyarrow.parquet import ParquetFile
@@ -271,8 +267,6 @@ class ImportScan:
         self._distinct.update(own.values())
 
     def result(self, files: ParquetFiles | JsonLines) -> DirectImport:
-        from natsctl.spark.files.file_import import Content
-
         subjects = self._subjects if self._rows else ()
         refused = min((subject for subject in subjects if not self._taken.fullmatch(subject)), default=None)
         counts = {one.name: self._counts[one.name] for one in self._omitted if self._counts[one.name]}
@@ -291,7 +285,6 @@ class ImportScan:
 
 
 def _is_in(texts: pa.StringArray, wanted: Sequence[str]) -> pa.BooleanArray:
-    """Return for each text whether it is one of `wanted`."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

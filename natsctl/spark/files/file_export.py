@@ -116,7 +116,6 @@ class FileTarget:
 
     @property
     def local(self) -> Path:
-        """The path on this machine."""
         return Path(self.path)
 
     def check(self) -> None:
@@ -397,7 +396,6 @@ def report_of(progress: Iterable[Any], stream: str, target: FileTarget) -> Expor
 
 
 def _sequence(offset: Any, stream: str) -> int:
-    """Return the sequence that an offset of the source has for a stream."""
     while isinstance(offset, str):
         offset = json.loads(offset)
     streams = offset.get("streams", {}) if isinstance(offset, dict) else {}

@@ -66,13 +66,11 @@ def format_of(path: str, asked: str = "") -> Format:
 
 
 def named_format(path: str) -> Format | None:
-    """Return the format for the path's ending."""
     bare = path.lower().removesuffix(GZIP)
     return next((one for one in FORMATS.values() if bare.endswith(one.endings)), None)
 
 
 def is_gzip(path: str) -> bool:
-    """Return whether the path is one of a compressed file."""
     return path.lower().endswith(GZIP)
 
 
@@ -114,7 +112,6 @@ _OTHER_PLACES: Final = ("dbfs", "hdfs", "s3a")
 
 
 def spark_path(path: Path) -> str:
-    """Return the spelling for Spark of a path that it writes to."""
     whole = path.absolute().as_posix()
     return f"{_SCHEME}//{whole if whole.startswith('/') else f'/{whole}'}"
 

@@ -251,7 +251,6 @@ def examine(rows: DataFrame, subjects: Sequence[str], omitted: Sequence[ServerHe
 
 
 def _counts(rows: DataFrame, omitted: Sequence[ServerHeader]) -> dict[str, int]:
-    """Return the number of messages with each of those headers that occurs."""
     from pyspark.sql import functions as f
 
     numbers = rows.agg(*(f.sum(f.expr(has((one,)))) for one in omitted)).collect()[0]
@@ -295,7 +294,6 @@ def messages(
 
 
 def _id_of(frame: DataFrame, ids: str, *, has_repeated_ids: bool) -> str:
-    """Return the expression of a message's id."""
     if ids == "own":
         return _OWN
     if ids == "seq":

@@ -11,7 +11,7 @@ import gzip
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 import pyarrow as pa
@@ -93,7 +93,7 @@ class JsonLines:
     def _lines(self) -> Iterator[Sequence[_TextLine] | Sequence[_RawLine]]:
         size = 0
         for path in self._paths:
-            with _opened_text(path) as file:
+            with gzip.open(path) if is_gzip(path.name) else path.open("rb") as file:
                 while text := file.read(_READ_BYTES):
                     text += file.readline()
                     size += len(text)
@@ -131,10 +131,6 @@ def _text_or_base64(content: bytes) -> tuple[str | None, str | None]:
         return content.decode(), None
     except UnicodeDecodeError:
         return None, base64.b64encode(content).decode()
-
-
-def _opened_text(path: Path) -> IO[bytes]:
-    return gzip.open(path) if is_gzip(path.name) else path.open("rb")  # type: ignore[return-value]  # reads bytes
 
 
 def _parsed(text: bytes) -> Sequence[_TextLine] | Sequence[_RawLine]:

@@ -143,7 +143,6 @@ def _names(words: list[Token]) -> Iterator[list[str]]:
 
 
 def _dotted(words: list[Token]) -> list[str]:
-    """Return the parts of the name at the beginning of the tokens."""
     parts = [words[0].name] if words and words[0].name else []
     while parts and len(words) > 2 and words[1].is_symbol(".") and words[2].name:
         words = words[2:]
@@ -226,7 +225,6 @@ class _Registry(SparkConnectGraphElementRegistry):
         self._places = places
         self.tables: set[str] = set()
         self.streaming: dict[str, str] = {}
-        """The formats of streaming tables."""
         self.targets: list[tuple[str, str]] = []
         """Each flow and its target."""
 

@@ -388,7 +388,6 @@ def load_project(specification: Path) -> Project:
 
 
 def _faults(said: Any, lines: dict[Keys, int], file: str) -> Iterator[ProjectFault]:
-    """Return the faults of a specification that Spark would refuse, with lines."""
     if not isinstance(said, dict):
         yield ProjectFault(file, 1, "expected keys such as name and storage")
         return

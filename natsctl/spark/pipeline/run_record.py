@@ -106,7 +106,6 @@ def log_path(project: Project) -> Path:
 
 
 def read_record(project: Project) -> RunRecord | None:
-    """Return the record of the last run, or None."""
     try:
         said: dict[str, Any] = json.loads(record_path(project).read_text(encoding="utf-8"))
         flows = {name: FlowRecord(**each) for name, each in said.pop("flows", {}).items()}

@@ -42,6 +42,7 @@ from natsctl.spark.pipeline.project import (
     find_project,
 )
 from natsctl.spark.pipeline.run_record import UNRESOLVED, Event, Recorder, parse_event, short_name, without_counters
+from natsctl.spark.session.failures import translated
 from natsctl.spark.session.sessions import is_remote
 from natsctl.spark.source.offsets import Position
 from natsctl.spark.sql_tables import quote
@@ -180,8 +181,6 @@ EventHandler = Callable[[Event], None]
 
 
 class Updates:
-    """Updates of one project in one session."""
-
     def __init__(
         self, spark: SparkSession, project: Project, server: Mapping[str, str], on_event: EventHandler
     ) -> None:
@@ -337,6 +336,4 @@ class Run:
 
 
 def _reason_of(failure: BaseException) -> str:
-    from natsctl.spark.session.failures import translated
-
     return translated(failure).text

@@ -208,7 +208,6 @@ def _ps(*words: str) -> str:
 
 
 CONNECT_PORT = 15002
-"""The default port of Spark Connect servers."""
 REACH_WAIT_S = 20.0
 _PACKAGES = ("pandas", "grpc", "grpc_status", "google.protobuf", "zstandard")
 """The packages that PySpark imports for sessions on a server."""

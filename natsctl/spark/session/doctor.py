@@ -155,7 +155,6 @@ class Checkup(Model, kw_only=True):
 
 
 def check_up(options: SparkOptions, environment: Mapping[str, str] | None = None, *, start: bool = False) -> Checkup:
-    """Run all checks, with `start` also a start of Spark."""
     environment = os.environ if environment is None else environment
     findings = [
         _python(),
@@ -254,8 +253,6 @@ def _server() -> Finding:
 
 def _start(options: SparkOptions) -> Finding:
     """Open a session and measure the time to its answer."""
-    from natsctl.spark.session.virtual_machine import launch_of
-
     try:
         return _finding("start", f"first answer after {timed_start(options, launch_of(options)):.1f} s")
     except NatsctlError as failure:

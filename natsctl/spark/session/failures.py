@@ -174,7 +174,6 @@ REPORTED = (
         _MEMORY,
     ),
 )
-"""The patterns in order of precedence."""
 
 _BY_CONDITION: dict[str, tuple[type[NatsctlError], str]] = {
     "TABLE_OR_VIEW_NOT_FOUND": (SparkNotFoundError, "streams are tables by name: natsctl stream ls"),

@@ -33,6 +33,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from natsctl.api.errors import install_command
+from natsctl.client.atomic_file import atomic_write
 from natsctl.spark.session.failures import JAVA_PACKAGE, ExtraMissingError, JavaUnsuitableError, SparkStartError
 
 OLDEST = 17
@@ -143,7 +144,6 @@ def _packaged() -> Path | None:
 
 
 def _program_of(named: str) -> Path:
-    """Return the program that a person names directly or by the folder of a Java."""
     path = Path(named).expanduser()
     if path.is_dir():
         return path / "bin" / ("java.exe" if sys.platform == "win32" else "java")
@@ -374,8 +374,6 @@ def java_options(home: SparkHome, java: Java) -> list[str]:
 
 
 def _keep(path: Path, words: list[str]) -> None:
-    from natsctl.client.atomic_file import atomic_write
-
     with atomic_write(path) as file:
         file.write("\n".join(words).encode())
 
@@ -427,7 +425,6 @@ def compiled_folder(environment: Mapping[str, str]) -> Path | None:
 
 
 def python_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of Spark's Python processes on this machine."""
     found = dict(environment)
     if (folder := compiled_folder(environment)) is not None:
         found.pop(_WRITE_NONE, None)

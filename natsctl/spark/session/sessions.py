@@ -100,7 +100,6 @@ class _ReportedJobs:
             self._queries[operation_id or ""] = seen
 
     def tasks(self) -> Tasks:
-        """Return the progress that the server has reported."""
         with self._lock:
             return _sum(self._queries.values())
 

@@ -181,6 +181,5 @@ def python_program(options: SparkOptions, environment: Mapping[str, str]) -> str
 
 
 def _is_here(master: str) -> bool:
-    """Return whether every master that is named is on this machine."""
     hosts = master.removeprefix("spark://").split(",")
     return master.startswith("spark://") and all(host.startswith(_LOOPBACK) for host in hosts)

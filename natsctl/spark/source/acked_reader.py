@@ -45,7 +45,6 @@ PART_MESSAGES: Final = 5_000
 PART_BYTES: Final = 8 << 20
 """Beyond either there is another task; Spark sends no task of more than 128 MiB."""
 ROWS: Final = 10_000
-"""Rows of one Arrow batch."""
 NO_INBOX: Final = b" "
 """No subject begins so: a part has no statuses among its deliveries."""
 NO_DELIVERY: Final = "a part holds something else than deliveries"
@@ -117,7 +116,6 @@ class JetStreamAckedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._left = None if status is None else sum(int(status.get(name) or 0) for name in _WAITING)
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Return the limit of a batch that the options set."""
         return self._admission.default
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:

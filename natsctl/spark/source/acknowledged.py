@@ -106,7 +106,6 @@ def _packed(offsets: pa.Int64Array) -> bytes:
 
 
 def _size_below(seqs: pa.Int64Array, end: int) -> int:
-    """Return how many of sorted sequences are below an end."""
     if seqs[-1].as_py() < end:
         return len(seqs)
     return int(pc.sum(pc.less(seqs[:WINDOW], int_array([end])[0])).as_py())
@@ -136,8 +135,6 @@ class Suspect:
 
 
 class Suspects:
-    """The suspects of one task."""
-
     def __init__(self, settings: ServerSettings, stream: str) -> None:
         """`stream` is the only one that may acknowledge; empty: any."""
         self.found: dict[bytes, Suspect] = {}
@@ -246,12 +243,10 @@ class Acknowledged:
         self._suspects.add(messages, again)
 
     def sequences(self, stream: str) -> set[bytes]:
-        """Return the sequences of a stream that were noted."""
         lines = (*self._stored.get(stream, b"").split(), *self._duplicates.get(stream, b"").split())
         return set(map(bytes, lines))
 
     def report(self, repeated: tuple[bytes, bytes]) -> Acknowledgement:
-        """Return all that was noted."""
         streams = {}
         for name in {*self._stored, *self._duplicates}:
             stored = parse_lines(bytes(self._stored.get(name, b"")))

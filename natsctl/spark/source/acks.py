@@ -101,7 +101,6 @@ class Answers:
         (self.counted_duplicate_seqs if duplicate else self.counted_seqs).setdefault(number, []).append(seqs)
 
     def refuse(self, number: bytes, why: Refusal) -> None:
-        """Note one refusal."""
         self.refused[number] = why
         if number.startswith(COUNTED):
             self.counted_refusals[number] += 1

@@ -248,7 +248,6 @@ class _Known:
 
 
 def _rows(stream: str, batch: pa.RecordBatch) -> Iterator[Row]:
-    """Messages of a stream as the rows that they were."""
     blocks, ids = header_blocks(batch.column(2))
     columns = (binary(batch.column(1)), blocks, batch.column(3))
     for row in range(batch.num_rows):

@@ -34,7 +34,6 @@ def binary_array(data: Sequence[bytes]) -> pa.BinaryArray:
 
 
 def int_array(values: Sequence[int]) -> pa.Int64Array:
-    """Return a column of 64-bit integers."""
     return pa.Array.from_buffers(pa.int64(), len(values), [None, pa.py_buffer(struct.pack(f"{len(values)}q", *values))])
 
 
@@ -49,7 +48,6 @@ def text_array(data: Sequence[bytes] | pa.Array) -> pa.StringArray:
 
 
 def repeated_text(text: str, times: int) -> pa.StringArray:
-    """Return a column with the same text in every row."""
     first = pa.Array.from_buffers(pa.int32(), times, [None, pa.py_buffer(bytes(4 * times))])
     return binary_array([text.encode()]).cast(pa.string()).take(first)
 
@@ -67,7 +65,6 @@ def split_on(rows: pa.BinaryArray, separator: bytes, most: int | None = None) ->
 
 
 def repeated_int(number: int, rows: int) -> pa.Int32Array:
-    """Return a column with the same number in every row."""
     return pa.Array.from_buffers(pa.int32(), rows, [None, pa.py_buffer(struct.pack("i", number) * rows)])
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from natsctl.spark.source.arrays import int_array
 from natsctl.spark.source.errors import BackupError, OptionError, StreamNotFoundError
@@ -25,8 +25,6 @@ from natsctl.spark.source.rows import Rows, RowShape
 from natsctl.spark.source.source_options import EARLIEST, LATEST, Options, subject_pattern
 
 if TYPE_CHECKING:
-    from pyspark.sql.datasource import Filter
-
     from natsctl.api.archive.archive import ArchivedMessage
     from natsctl.client.backup.reader import OpenBackup
 
@@ -204,7 +202,6 @@ class BackupReader(DataSourceReader):
             yield BackupPart(backup, begin, end, selection.since_ns, selection.until_ns, selection.subjects or ())
 
     def _bounds(self, backup: StreamBackup) -> tuple[int, int]:
-        """Return the first and the last sequence to read of a stream."""
         newest = backup.last_seq
         first = EARLIEST if backup.stream in self._since_by else _offset_of(self._start, backup.stream, EARLIEST)
         last = LATEST if backup.stream in self._until_by else _offset_of(self._end, backup.stream, LATEST)
@@ -231,7 +228,6 @@ class BackupPushdownReader(BackupReader):
 
 
 def backup_reader(options: Options, shape: RowShape) -> BackupReader:
-    """Return the reader of the backup that the options name."""
     return (BackupPushdownReader if options["filterPushdown"] else BackupReader)(options, shape)
 
 

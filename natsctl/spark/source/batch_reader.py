@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from natsctl.spark.source.arrays import int_array, repeated_text, text_array
@@ -20,9 +20,6 @@ from natsctl.spark.source.jetstream_api import Asking, JetStreamApi
 from natsctl.spark.source.planning import StreamPart, Wanted, batch_stretches, parts, push, read_part
 from natsctl.spark.source.read_request import Reading
 from natsctl.spark.source.rows import RowShape, arrow_schema
-
-if TYPE_CHECKING:
-    from pyspark.sql.datasource import Filter
 
 
 class JetStreamBatchReader(DataSourceReader):
@@ -121,5 +118,4 @@ class SubjectTableReader(DataSourceReader):
 
 
 def _counted(api: JetStreamApi, stream: str, wanted: str) -> dict[str, Any]:
-    """Return the answer of STREAM.INFO with the counts of subjects."""
     return api.stream_info(stream, subjects_filter=wanted)

@@ -100,5 +100,4 @@ def _needs(since: tuple[int, int], what: str, instead: str = "") -> None:
 
 
 def _shape(schema: StructType, options: Options) -> RowShape:
-    """Return the columns of a read."""
     return row_shape(schema, options, metadata=options["ackMode"] == "explicit")

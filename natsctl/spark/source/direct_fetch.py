@@ -204,7 +204,6 @@ class SingleReader:
         return found.seq if found else task.todo.last + 1
 
     def _stretch(self, first: int, last: int, sid: bytes) -> list[dict[str, Any]]:
-        """Return the messages from one sequence to another, as the API returns them."""
         subject = self._task.api.subject(f"STREAM.MSG.GET.{self._task.stream}")
         bodies = [(seq, json.dumps({"seq": seq})) for seq in range(first, last + 1)]
         lines = [f"PUB {subject} {self._inbox}.{seq} {len(body)}\r\n{body}\r\n" for seq, body in bodies]

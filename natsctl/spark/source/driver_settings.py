@@ -95,7 +95,6 @@ def _settings(options: Options) -> ServerSettings:
 
 
 def _retry_timeout_s(options: Options) -> float:
-    """Return the maximum duration of an outage."""
     limit_s: float | None = options["retryTimeout"]
     if limit_s is None:
         return BATCH_READ_OUTAGE_S if options.place == BATCH_READ else OUTAGE_S
@@ -124,7 +123,6 @@ def _line(text: str, pattern: str) -> str:
 
 
 def _content(options: Options, name: str) -> str:
-    """Return the text of an option's file, or of its Content variant."""
     said: str = options[f"{name}Content"] or ""
     if said or not options[name]:
         return said

@@ -60,7 +60,6 @@ class Delivery(NamedTuple):
     seq: int
     reply: bytes
     again: bool
-    """Whether it was delivered before."""
     sid: bytes
     """The subscription of its pull, as in the frame."""
     frame: bytes

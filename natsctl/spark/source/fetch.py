@@ -62,8 +62,6 @@ SERVED: Final = "Batch Completed"
 
 
 class ConsumerReader:
-    """One consumer and its pulls' outstanding messages."""
-
     def __init__(self, task: Task) -> None:
         self._task = task
         self._name = f"natsctl-spark-{secrets.token_hex(6)}"
@@ -72,7 +70,6 @@ class ConsumerReader:
         """The number of messages that each pull asked for, by its subject."""
         self._owed = 0
         self._seen = 0
-        """The last delivery that was seen."""
         self._pending = 0
         """Known number of messages that the consumer has not delivered."""
         self._oversize = False
@@ -193,7 +190,6 @@ class ConsumerReader:
 
 FORMAT: Final = b"1"
 MAX_BYTES: Final = 4 << 20
-"""Maximum bytes of one answer."""
 HEADER_ROOM: Final = 1 << 10
 """Bytes reserved for headers out of the connected server's max_payload."""
 _DEFAULT_PAYLOAD: Final = 1 << 20

@@ -88,7 +88,6 @@ class Task:
 
     @property
     def left(self) -> int:
-        """Number of sequences that are left."""
         return max(self.todo.last - self.at + 1, 0)
 
     def handed_out(self, rows: Rows) -> Iterator[pa.RecordBatch]:

@@ -154,7 +154,6 @@ class Contents:
 
     @property
     def headers(self) -> pa.BinaryArray:
-        """The header blocks."""
         return self._between(0)
 
     @property
@@ -237,7 +236,6 @@ class Deliveries:
         return Window(cut.rows, _place(cut, 0), _place(cut, len(cut.rows.seqs) - 1), others, rest)
 
     def exactly(self, data: bytes) -> Window:
-        """Return the frames, one by one."""
         found: list[tuple[Message, Place]] = []
         others: list[Message | bytes] = []
         at = 0
@@ -282,7 +280,6 @@ class Deliveries:
 
 
 def _line_before(data: bytes, at: int) -> int:
-    """Return the beginning of the line at `at`."""
     found = data.rfind(LINE_END, 0, at)
     return 0 if found < 0 else found + len(LINE_END)
 

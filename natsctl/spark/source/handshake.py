@@ -48,8 +48,6 @@ class ServerSettings:
 
 
 class Encryption:
-    """The encryption of one connection, if there is any."""
-
     def __init__(self, settings: ServerSettings, host: str, *, wanted: bool) -> None:
         """Prepare TLS; `host` is the name that the certificate must have. Raises OptionError for an invalid file."""
         if bool(settings.tls_cert) != bool(settings.tls_key):

@@ -43,8 +43,6 @@ DIRECT_HEADERS: Final = (b"Nats-Sequence", b"Nats-Subject", b"Nats-Time-Stamp")
 
 
 class StoredPosition(NamedTuple):
-    """The place of a message in its stream."""
-
     seq: int
     subject: str
     time_ns: int
@@ -273,7 +271,6 @@ def time_ns_of(text: str) -> int:
 
 
 def rfc3339(time_ns: int) -> str:
-    """Return a moment as JetStream reads it."""
     seconds, fraction = divmod(time_ns, 1_000_000_000)
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{fraction:09d}Z"
 
@@ -284,7 +281,6 @@ def _is_of(stream: str, reply: Reply) -> bool:
 
 
 def _from_headers(reply: Reply) -> StoredPosition:
-    """Return the place of the message that a direct get returns."""
     sequence, subject, stamp = (header_of(reply.headers, name) for name in DIRECT_HEADERS)
     return StoredPosition(int(sequence), subject.decode(), time_ns_of(stamp.decode()))
 
@@ -301,7 +297,6 @@ def object_in(body: bytes, name: str) -> dict[str, Any]:
 
 
 def refuse(name: str, error: dict[str, Any]) -> NoReturn:
-    """Raise the exception for an API error."""
     code, text = error.get("err_code"), str(error.get("description") or "")
     code = code if isinstance(code, int) else 0
     if code in UNAVAILABLE:

@@ -301,7 +301,6 @@ class MessageMaker:
             yield b"\n"
 
     def _subjects(self, batch: pa.RecordBatch) -> tuple[pa.BinaryArray, bool]:
-        """Return the subjects, and whether the stream is known to listen to all of them."""
         if self._roles.fixed_subject:
             column = binary_array([self._roles.fixed_subject.encode()]).cast(pa.string())
         else:

@@ -189,7 +189,6 @@ def digest_of(message_id: bytes) -> bytes:
 
 
 def digests_of(ids: pa.BinaryArray) -> pa.BinaryArray:
-    """Return `digest_of` each id."""
     return pc.binary_slice(ids, 0, _ID_BYTES)
 
 
@@ -325,7 +324,6 @@ class Stored:
     warnings: tuple[str, ...] = ()
 
     def places(self, messages: Messages) -> dict[int, AckPlace]:
-        """Return the places of messages that are stored, by their rows."""
         if not len(self.ids):
             return {}
         found = pc.index_in(messages.ids, value_set=self.ids)

@@ -50,7 +50,6 @@ class Position:
     cuts: tuple[int, ...] | None = None
 
     def same_stream(self, created: str) -> bool:
-        """Return whether it is of the stream that was made at that time."""
         return moment_ns(self.created) == moment_ns(created)
 
 
@@ -148,7 +147,6 @@ class StreamBounds:
 
 
 def stream_state(answer: dict[str, Any]) -> StreamBounds:
-    """Return the facts of a STREAM.INFO answer."""
     config, state = answer["config"], answer["state"]
     return StreamBounds(
         name=config["name"],

@@ -117,7 +117,6 @@ def _streamed(payload: bytes, kind: str) -> bytes:
 
 
 def _snappy(payload: bytes) -> bytes:
-    """Return the content of a block, or of the blocks of a framed payload."""
     if not payload.startswith(_MAGIC):
         return _block(payload)
     found, left = list[bytes](), MAX_BYTES

@@ -16,10 +16,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import InputPartition
+from pyspark.sql.datasource import Filter, InputPartition
 
 from natsctl.spark.source.errors import ApiRefusedError, OptionError, SourceNotAuthorisedError, StreamNotFoundError
 from natsctl.spark.source.fetch import read_range
@@ -30,9 +30,6 @@ from natsctl.spark.source.offsets import StreamBounds, check_begin, check_planne
 from natsctl.spark.source.read_request import Reading, cores
 from natsctl.spark.source.rows import RowShape
 from natsctl.spark.source.source_options import EARLIEST, LATEST, check_subject, meet
-
-if TYPE_CHECKING:
-    from pyspark.sql.datasource import Filter
 
 _EQUAL = ("EqualTo", "EqualNullSafe", "In")
 _NEVER_NULL = ("stream", "seq", "subject", "timestamp")
@@ -213,7 +210,6 @@ class Stretch:
 
     @property
     def width(self) -> int:
-        """The number of sequences that it spans."""
         return max(self.last - self.first + 1, 0)
 
 
@@ -270,7 +266,6 @@ def starting_at(api: JetStreamApi, reading: Reading, state: StreamBounds) -> int
 
 
 def _last(api: JetStreamApi, reading: Reading, state: StreamBounds) -> int:
-    """Return the last sequence that a batch wants of a stream."""
     if (until := reading.until(state.name)) is not None:
         return api.sequence_at(state.name, until[1]) - 1
     said = reading.end if isinstance(reading.end, str) else reading.end.get(state.name, LATEST)
@@ -312,7 +307,6 @@ def _never_matches(api: JetStreamApi, name: str, answer: dict[str, Any], pattern
 
 
 def _narrowed(api: JetStreamApi, stretch: Stretch, wanted: Wanted) -> Stretch:
-    """Return the part of a stretch that can match the selection."""
     first = max(stretch.first, wanted.first or 0)
     last = stretch.last if wanted.last is None else min(stretch.last, wanted.last)
     name = stretch.state.name

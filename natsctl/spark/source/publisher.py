@@ -39,7 +39,6 @@ class PublishWindow:
         self._acknowledged = acknowledged
         self.parts: list[CountedPart | NumberedPart] = []
         self.duplicates = 0
-        """Duplicates among the acknowledged messages."""
 
     @property
     def pending(self) -> int:

@@ -82,7 +82,6 @@ class RowShape:
     """The treatment of a payload that cannot be decompressed: `permissive` (null) or `failfast`."""
     include_headers: bool = True
     compression: str = "none"
-    """Compression of payloads, as `payloadCompression` names it."""
     tombstones: bool = False
     """Whether the payload of a delete marker is null."""
 

@@ -49,7 +49,6 @@ def key_text(said: str) -> str:
 
 
 def flag(said: str) -> bool:
-    """Return the value of `true` or `false`."""
     if said.strip().lower() not in ("true", "false"):
         raise ValueError("it is true or false")
     return said.strip().lower() == "true"
@@ -237,7 +236,6 @@ def meet(one: str, other: str) -> str | None:
 
 
 def subject_pattern(filters: Sequence[str]) -> re.Pattern[bytes]:
-    """Return a regular expression of the subjects that any of the filters matches."""
     words = {"*": rb"[^.]+", ">": rb".+"}
     expressions = (
         rb"\.".join(words.get(token) or re.escape(token.encode()) for token in each.split(".")) for each in filters
@@ -521,7 +519,6 @@ _INSTEAD: Final = {
 
 
 def _known_in(place: str) -> dict[str, Option]:
-    """Return the options of a place by their names in lower case."""
     places = READ if place == ANY_READ else (place,)
     return {option.name.lower(): option for option in TABLE if not {*places}.isdisjoint(option.where)}
 
@@ -559,7 +556,6 @@ def _row(option: Option) -> str:
 
 
 def _places(option: Option) -> str:
-    """Return a short text of the uses of an option."""
     kinds = {where.split()[1] for where in option.where}
     names = [kind for kind in ("read", "write") if kind in kinds]
     short = {where.split()[0] for where in option.where}

@@ -97,7 +97,7 @@ class Follower:
                     "kept; a durable for show is only for streams with retention 'limits'"
                 )
             found = self._info(api, stream)
-            if found is not None and not _is_ours(found):
+            if found is not None and not _MARK.items() <= (found["config"].get("metadata") or {}).items():
                 raise OptionError(
                     f"option commitConsumer: {stream} has a consumer {self.name} that is not of this source, and it is "
                     "left alone: choose another name"
@@ -141,10 +141,6 @@ class Follower:
             if refusal.err_code == NO_CONSUMER:
                 return None
             raise
-
-
-def _is_ours(found: dict[str, Any]) -> bool:
-    return _MARK.items() <= (found["config"].get("metadata") or {}).items()
 
 
 def _can_reset(api: JetStreamApi) -> bool:
@@ -207,7 +203,6 @@ def _divided(waiting: Mapping[str, int], limit: int, turn: int) -> dict[str, int
 
 
 def admission_of(options: Options) -> Admission:
-    """Return the limits that the options of a streaming read set."""
     return Admission(
         options["maxOffsetsPerTrigger"],
         options["maxBytesPerTrigger"],
@@ -276,7 +271,6 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._target = _ends(self._asking(self._states))
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Return the limit of a batch that the options set."""
         return self._admission.default
 
     def latestOffset(self, start: dict[str, Any] | None = None, limit: ReadLimit | None = None) -> dict[str, Any]:
@@ -318,7 +312,6 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return self._cut(api, steps, ends)
 
     def _cut(self, api: JetStreamApi, steps: dict[str, Step], ends: dict[str, int]) -> dict[str, Position]:
-        """Return the end of a batch, with the cuts of its parts."""
         stretches = [Stretch(step.stretch.state, step.stretch.first, ends[name]) for name, step in steps.items()]
         cuts: dict[str, tuple[int, ...]] = {}
         for part in parts(api, stretches, self._reading, self._reading.filters):

@@ -59,8 +59,6 @@ def write_partition(job: WriteJob, key: str, partition: int, batches: Iterable[p
 
 
 class _Writing:
-    """The state of one task that writes."""
-
     def __init__(self, job: WriteJob, link: Link, key: str, partition: int, suspects: Suspects, *, ask: bool) -> None:
         """Prepare a task; with `ask`, request the stream's subjects from the server."""
         self._key = key
