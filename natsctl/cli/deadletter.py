@@ -38,8 +38,7 @@ from natsctl.client.message import DryRunError
 
 if TYPE_CHECKING:
     from natsctl.cli.render.page import Page
-    from natsctl.client.deadletters.letters import DeadLetter, LetterFilter
-    from natsctl.client.deadletters.origin import FailedMessage
+    from natsctl.client.deadletters.letters import DeadLetter, FailedMessage, LetterFilter
     from natsctl.client.deadletters.replay import SkippedMessage
     from natsctl.client.explain.message import MessageExplanation
     from natsctl.client.manager import Manager

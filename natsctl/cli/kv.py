@@ -255,15 +255,8 @@ def _show(entry: ReadEntry, json: bool) -> None:
 
 
 def entry_document(entry: ReadEntry) -> dict[str, Any]:
-    document = {
-        "bucket": entry.bucket,
-        "key": entry.key,
-        "revision": entry.revision,
-        "operation": entry.operation,
-        "created": entry.created,
-        "length": entry.length,
-        "delta": entry.delta,
-    }
+    names = ("bucket", "key", "revision", "operation", "created", "length", "delta")
+    document = {name: getattr(entry, name) for name in names}
     if entry.value is not None and not entry.deleted:
         document |= value_fields(entry.value)
     if entry.ttl_ns:

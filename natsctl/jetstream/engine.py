@@ -8,6 +8,9 @@ budget. Deadlines are in one heap; the shell asks for the earliest and calls `ru
 Accounts. The configuration of an account decides who answers its API: its JetStream if it has limits for it, else a
 refusal, else (if it imports the API of another account) nothing. Switching JetStream off leaves stored data in
 place; switching it on serves that data again.
+
+A domain is a second name of the API, `$JS.<domain>.API`: mappings of what clients publish. Verbs without one have no
+responder under the domain's name. Source: nats-server, the mapping table of a domain.
 """
 
 from __future__ import annotations
@@ -20,14 +23,14 @@ import msgspec
 
 from natsctl.api.account import UNLIMITED, AccountLimits
 from natsctl.api.stream import StorageType
-from natsctl.api.subjects import API_PREFIX, is_subset
+from natsctl.api.subject_transform import SubjectMapping
+from natsctl.api.subjects import API_PREFIX, domain_prefix, is_subset
 from natsctl.api.times import Clock
 from natsctl.broker.broker import Broker
-from natsctl.jetstream.account import JetStreamAccount
+from natsctl.jetstream.account import JetStreamAccount, ServerUsage
 from natsctl.jetstream.advisories import DiskFullAdvisories
 from natsctl.jetstream.api_level import unmet
 from natsctl.jetstream.consumers.consumer import Consumer
-from natsctl.jetstream.domain import map_domain
 from natsctl.jetstream.endpoints.dispatcher import Dispatcher, RefusedApi, SystemApi
 from natsctl.jetstream.endpoints.templates import FOLDER as TEMPLATES
 from natsctl.jetstream.engine_options import (
@@ -39,7 +42,6 @@ from natsctl.jetstream.engine_options import (
     RequestFaults,
     Runnable,
 )
-from natsctl.jetstream.quota import ServerUsage
 from natsctl.jetstream.streams.stream import StreamMeta
 from natsctl.jetstream.timers import EngineTimers
 from natsctl.store.errors import StoreError
@@ -48,6 +50,27 @@ from natsctl.store.stream import StreamStore
 
 if TYPE_CHECKING:
     from natsctl.broker.account import Account
+
+_NOUNS: Final = ("STREAM", "CONSUMER", "DIRECT", "META", "SERVER", "ACCOUNT")
+_BUCKETS: Final = ("$KV", "$OBJ")
+
+
+def map_domain(account: Account, domain: str) -> None:
+    """Map the domain's API prefix to the account's JetStream."""
+    _map(account, domain_prefix(domain), API_PREFIX, f"{domain_prefix(domain)}.", "")
+
+
+def map_default_domain(account: Account, domain: str) -> None:
+    """Map the plain API prefix of an account without JetStream to another server's domain."""
+    _map(account, API_PREFIX, domain_prefix(domain), "", f"{domain_prefix(domain)}.")
+
+
+def _map(account: Account, source: str, target: str, source_space: str, target_space: str) -> None:
+    pairs = [(f"{source}.INFO", f"{target}.INFO")]
+    pairs += [(f"{source}.{noun}.>", f"{target}.{noun}.>") for noun in _NOUNS]
+    pairs += [(f"{source_space}{bucket}.>", f"{target_space}{bucket}.>") for bucket in _BUCKETS]
+    for src, dest in pairs:
+        account.map_subject(SubjectMapping.compile(src, dest, literal=False))
 
 
 _INFO: Final = f"{API_PREFIX}.INFO"

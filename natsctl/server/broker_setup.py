@@ -137,7 +137,7 @@ def jetstream_accounts(options: ServerOptions) -> dict[str, AccountLimits] | Non
 def map_default_domains(options: ServerOptions, broker: Broker, engine: Engine | None, log: Log) -> None:
     if not options.default_js_domain:
         return
-    from natsctl.jetstream.domain import map_default_domain
+    from natsctl.jetstream.engine import map_default_domain
 
     log.warn("The option `default_js_domain` is a temporary backwards compatibility measure and will be removed")
     for name, domain in options.default_js_domain:

@@ -41,8 +41,7 @@ if TYPE_CHECKING:
     from natsctl.server.committer import Committer
     from natsctl.server.leaf.nodes import LeafNodes
     from natsctl.server.ocsp.service import OcspService
-    from natsctl.server.system.account import SystemAccount
-    from natsctl.server.system.events import OcspEvents
+    from natsctl.server.system.account import OcspEvents, SystemAccount
     from natsctl.server.websocket.protocol import Upgrader
     from natsctl.store.store import Store
 

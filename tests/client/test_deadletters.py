@@ -24,20 +24,18 @@ from natsctl.client.deadletters.capture import (
 )
 from natsctl.client.deadletters.copying import copy_messages, turn_on_copies
 from natsctl.client.deadletters.letters import (
+    REPLAYED,
     DeadLetter,
+    DeliveryFailure,
+    FailedMessage,
     LetterFilter,
+    copy_headers,
     count_letters,
     describe,
     follow_letters,
+    message_of_copy,
     parse_advisory,
     read_letters,
-)
-from natsctl.client.deadletters.origin import (
-    REPLAYED,
-    DeliveryFailure,
-    FailedMessage,
-    copy_headers,
-    message_of_copy,
     replay_headers,
 )
 from natsctl.client.deadletters.replay import ReplayOptions, discard, replay

@@ -17,6 +17,8 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+import msgspec
+
 from natsctl.api.codec import BYTES_PER_COST, go_quote
 from natsctl.api.jwt_callout import (
     AUDIENCE,
@@ -140,7 +142,7 @@ class Callouts:
                 server_id=server,
                 user_nkey=nkey,
                 client_info=_client_info(session, delegation),
-                connect_opts=_connect_fields(delegation),
+                connect_opts=msgspec.convert(delegation.connect, ConnectFields, from_attributes=True),
                 client_tls=_client_tls(session),
                 type=KIND,
                 version=NEWEST_VERSION,
@@ -321,22 +323,6 @@ def _client_info(session: Session, delegation: Delegation) -> ClientInfo:
         kind=kind,
         type=client_type,
         nonce=delegation.nonce.decode() if connect.sig else "",
-    )
-
-
-def _connect_fields(delegation: Delegation) -> ConnectFields:
-    connect = delegation.connect
-    return ConnectFields(
-        jwt=connect.jwt,
-        nkey=connect.nkey,
-        sig=connect.sig,
-        auth_token=connect.auth_token,
-        user=connect.user,
-        password=connect.password,
-        name=connect.name,
-        lang=connect.lang,
-        version=connect.version,
-        protocol=connect.protocol,
     )
 
 

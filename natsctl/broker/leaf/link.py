@@ -3,7 +3,7 @@
 Theory of operation. A link is a session without subscriptions of its own. The interest of the other side stands as
 handler subscriptions in the link's account, and the account's interest is sent to the other side (leaf_interest.py).
 Messages that came over a link never go back over it, or to a link of the same remote cluster. The handshake is in the
-subclasses: `accepted.py` and `solicited.py`.
+subclasses: `accepted.py` and `leaf_nodes.py`.
 
 `LinkRules` restrict what may cross a link. `send` rules say what this server may put on the connection, `ask` rules
 the interest that it may announce to the other side; `export` rules (of a hub) limit the other side's messages. Deny

@@ -26,8 +26,7 @@ from natsctl.client.deadletters.capture import (
     capture_streams,
     enable,
 )
-from natsctl.client.deadletters.letters import AT_ONCE, DeadLetter, LetterSource, parse_advisory
-from natsctl.client.deadletters.origin import copy_headers
+from natsctl.client.deadletters.letters import AT_ONCE, DeadLetter, LetterSource, copy_headers, parse_advisory
 from natsctl.client.requests import side_by_side
 
 if TYPE_CHECKING:

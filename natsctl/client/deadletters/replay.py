@@ -19,8 +19,15 @@ import msgspec
 
 from natsctl.api.errors import ApiResponseError, ErrCode
 from natsctl.client.deadletters.capture import EVERY_STREAM, CaptureStream, capture_streams, copies_of
-from natsctl.client.deadletters.letters import AT_ONCE, DeadLetter, LetterSource, letters_in
-from natsctl.client.deadletters.origin import FailedMessage, is_counter, replay_headers
+from natsctl.client.deadletters.letters import (
+    AT_ONCE,
+    DeadLetter,
+    FailedMessage,
+    LetterSource,
+    is_counter,
+    letters_in,
+    replay_headers,
+)
 from natsctl.client.message import DryRunError, Planned
 from natsctl.client.requests import side_by_side
 

@@ -15,8 +15,6 @@ from natsctl.api.errors import ApiResponseError, UnreachableError, closest
 from natsctl.api.units import SECOND, format_duration, format_size, plural
 from natsctl.client.explain.evidence import (
     ConsumerFacts,
-    ConsumerReport,
-    StreamReport,
     absent_replicas,
     ago,
     lagging,
@@ -41,6 +39,7 @@ from natsctl.client.explain.explanation import (
 
 if TYPE_CHECKING:
     from natsctl.api.requests import StoredMsg
+    from natsctl.client.explain.evidence import ConsumerReport, StreamReport
     from natsctl.client.manager import Manager
 
 RECENT_NS: Final = 5 * SECOND
@@ -314,7 +313,7 @@ def _unasked(facts: ConsumerFacts) -> Outcome:
             text = f"the maximum of {plural(limit, 'waiting pull request')} is reached: others are refused"
             return Cause(text, [f"max_waiting {limit:,}"], "use fewer clients, or a higher max_waiting")
         return f"{plural(info.num_waiting, 'pull request')} waiting"
-    if not info.num_pending or facts.now_ns - moment(facts.consumer.delivered.last_active) < RECENT_NS:
+    if not info.num_pending or _is_recent(facts):
         return None
     evidence = [
         f"{info.num_pending:,} messages are not delivered, num_waiting 0",
@@ -325,6 +324,10 @@ def _unasked(facts: ConsumerFacts) -> Outcome:
         evidence,
         f"natsctl consumer next {info.stream_name} {info.name}",
     )
+
+
+def _is_recent(facts: ConsumerFacts) -> bool:
+    return facts.now_ns - moment(facts.consumer.delivered.last_active) < RECENT_NS
 
 
 def _unacked(facts: ConsumerFacts) -> Outcome:
@@ -457,6 +460,7 @@ RULES: tuple[Callable[[ConsumerFacts], Outcome], ...] = (
     _expiring,
     _replicas,
 )
+"""The rules of a consumer, in the order of their causes."""
 URGENT: tuple[Callable[[ConsumerFacts], Outcome], ...] = (
     _leader,
     _unmatched,

@@ -8,17 +8,19 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from natsctl.api import headers as blocks
-from natsctl.api.consumer import AckPolicy, ConsumerInfo
+from natsctl.api.consumer import AckPolicy
 from natsctl.api.consumer_config import filters_of
 from natsctl.api.errors import ApiResponseError, ErrCode
 from natsctl.api.stream import DiscardPolicy, RetentionPolicy
 from natsctl.api.times import format_time, parse_time
 from natsctl.api.units import format_duration, parse_ttl, plural
-from natsctl.client.explain.evidence import StreamReport, ago, messages_from, moment, permitted
+from natsctl.client.explain.evidence import ago, messages_from, moment, permitted
 from natsctl.client.explain.explanation import Cause, Explanation, is_selected, listed
 
 if TYPE_CHECKING:
+    from natsctl.api.consumer import ConsumerInfo
     from natsctl.api.requests import StoredMsg
+    from natsctl.client.explain.evidence import StreamReport
     from natsctl.client.manager import Manager
 
 MAX_COUNTED: Final = 200

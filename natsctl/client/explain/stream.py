@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Final
 
 from natsctl.api.consumer_config import filters_of
 from natsctl.api.errors import ApiResponseError, NatsctlError, closest
-from natsctl.api.stream import DiscardPolicy, RetentionPolicy, StorageType, StreamConfig, StreamSourceInfo, StreamState
+from natsctl.api.stream import DiscardPolicy, RetentionPolicy, StorageType
 from natsctl.api.units import SECOND, format_duration, format_size, plural
 from natsctl.client.explain.evidence import (
     StreamFacts,
-    StreamReport,
     absent_replicas,
     ago,
     lagging,
@@ -36,6 +35,8 @@ from natsctl.client.explain.explanation import (
 
 if TYPE_CHECKING:
     from natsctl.api.consumer import ConsumerInfo
+    from natsctl.api.stream import StreamConfig, StreamSourceInfo, StreamState
+    from natsctl.client.explain.evidence import StreamReport
     from natsctl.client.manager import Manager
 
 SILENT_NS: Final = 10 * SECOND
@@ -434,6 +435,7 @@ RULES: tuple[Callable[[StreamFacts], Outcome], ...] = (
     _replicas,
     _limits,
 )
+"""The rules of a stream, in the order of their causes."""
 URGENT: tuple[Callable[[StreamFacts], Outcome], ...] = (
     _leader,
     _failing,

@@ -145,12 +145,6 @@ async def provide(
 
 
 def outcome_line(outcome: Outcome) -> str:
-    counts = outcome.summary
-    words = {
-        "created": counts.created,
-        "updated": counts.updated,
-        "replaced": counts.replaced,
-        "deleted": counts.deleted,
-        "unchanged": counts.unchanged,
-    }
-    return ", ".join(f"{count} {word}" for word, count in words.items() if count) or "nothing to do"
+    words = ("created", "updated", "replaced", "deleted", "unchanged")
+    counts = ((getattr(outcome.summary, word), word) for word in words)
+    return ", ".join(f"{count} {word}" for count, word in counts if count) or "nothing to do"

@@ -243,18 +243,6 @@ def _numbers(*bounds: int) -> list[int]:
     return list(numbers)
 
 
-def _length(value: Any) -> int:
-    return len(value)
-
-
-def _element(items: list[Any], index: int) -> Any:
-    return list_of(items)[index % len(items)]
-
-
-def _divided(value: Any, base: int) -> int:
-    return int(text_value(value), base)
-
-
 _FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = {
     "abs": lambda value: abs(number_of(value)),
     "ceil": lambda value: math.ceil(number_of(value)),
@@ -263,7 +251,7 @@ _FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = {
     "concat": lambda *lists: [item for one in lists for item in list_of(one)],
     "contains": lambda items, item: item in list_of(items),
     "distinct": lambda items: _unique(list_of(items)),
-    "element": _element,
+    "element": lambda items, index: list_of(items)[index % len(items)],
     "endswith": lambda text, end: text_value(text).endswith(end),
     "flatten": _flat,
     "floor": lambda value: math.floor(number_of(value)),
@@ -272,13 +260,13 @@ _FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = {
     "jsondecode": lambda text: json.loads(text_value(text)),
     "jsonencode": lambda value: json.dumps(value, separators=(",", ":"), sort_keys=True, ensure_ascii=False),
     "keys": lambda where: sorted(map_of(where)),
-    "length": _length,
+    "length": len,
     "lookup": _looked_up,
     "lower": lambda text: text_value(text).lower(),
     "max": lambda *values: max(number_of(value) for value in values),
     "merge": _merged,
     "min": lambda *values: min(number_of(value) for value in values),
-    "parseint": _divided,
+    "parseint": lambda value, base: int(text_value(value), base),
     "pow": lambda base, power: whole(math.pow(number_of(base), number_of(power))),
     "range": _numbers,
     "replace": lambda text, old, new: text_value(text).replace(old, new),

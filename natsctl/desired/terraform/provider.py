@@ -11,22 +11,11 @@ from natsctl.api.locations import Location
 from natsctl.api.times import canonical_time, parse_time
 from natsctl.api.units import SECOND
 from natsctl.desired.assets import Fault
-from natsctl.desired.terraform.expressions import (
-    ExpressionError,
-    list_of,
-    map_of,
-    number_of,
-    said,
-    text_value,
-    truth_of,
-)
+from natsctl.desired.terraform.expressions import ExpressionError, list_of, map_of, number_of, said
+from natsctl.desired.terraform.expressions import text_value as text
+from natsctl.desired.terraform.expressions import truth_of as flag
 
 Read: TypeAlias = Callable[[Any], Any]
-
-
-def text(value: Any) -> str:
-    """Return a text. Raises ExpressionError, as all of these."""
-    return text_value(value)
 
 
 def number(value: Any) -> int:
@@ -44,12 +33,8 @@ def many_seconds(value: Any) -> list[int]:
     return [seconds(item) for item in list_of(value)]
 
 
-def flag(value: Any) -> bool:
-    return truth_of(value)
-
-
 def opposite(value: Any) -> bool:
-    return not truth_of(value)
+    return not flag(value)
 
 
 def percent(value: Any) -> str:
@@ -58,21 +43,21 @@ def percent(value: Any) -> str:
 
 
 def texts(value: Any) -> list[str]:
-    return [text_value(item) for item in list_of(value)]
+    return [text(item) for item in list_of(value)]
 
 
 def text_map(value: Any) -> dict[str, str]:
-    return {key: text_value(item) for key, item in map_of(value).items()}
+    return {key: text(item) for key, item in map_of(value).items()}
 
 
 def moment(value: Any) -> str:
     if not value:
         return ""
     try:
-        parse_time(text_value(value))
+        parse_time(text(value))
     except ValueError as error:
         raise ExpressionError(str(error)) from error
-    return canonical_time(text_value(value))
+    return canonical_time(text(value))
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,9 +54,8 @@ from natsctl.api.requests import (
     StreamsRequest,
     StreamUpdateRequest,
 )
-from natsctl.api.source_rules import check_filters
 from natsctl.api.stream import ClusterInfo, StorageType, StreamConfig, StreamInfo
-from natsctl.api.stream_config import check_update, seal
+from natsctl.api.stream_config import check_filters, check_update, seal
 from natsctl.api.stream_rules import invalid
 from natsctl.api.subjects import is_valid_subject
 from natsctl.api.times import format_time

@@ -16,10 +16,11 @@ from urllib.parse import quote_plus
 from natsctl.api.times import Clock, format_time
 from natsctl.api.units import SECOND
 from natsctl.server.conf.values import format_seconds
-from natsctl.server.ocsp.responders import ResponderError, Responders
 from natsctl.server.ocsp.responses import (
     InvalidResponseError,
     OcspResponse,
+    ResponderError,
+    Responders,
     fingerprint,
     parse_response,
     request_for,
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
     from cryptography import x509
 
     from natsctl.server.log.lines import Log
-    from natsctl.server.ocsp.cache import ResponseCache
-    from natsctl.server.system.events import OcspEvents
+    from natsctl.server.ocsp.service import ResponseCache
+    from natsctl.server.system.account import OcspEvents
 
 CLIENT: Final = "Client"
 """Kind of clients' connections in events and log lines."""

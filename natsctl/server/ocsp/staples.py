@@ -22,13 +22,14 @@ from natsctl.api.times import Clock, format_time
 from natsctl.api.units import SECOND
 from natsctl.server.conf.values import format_seconds
 from natsctl.server.files import read_file, replace_file
-from natsctl.server.ocsp.responders import ResponderError, Responders
 from natsctl.server.ocsp.responses import (
     MAX_RESPONSE_BYTES,
     STATUS_REQUEST_OID,
     InvalidCertificateError,
     InvalidResponseError,
     OcspResponse,
+    ResponderError,
+    Responders,
     demands_staple,
     issuer_among,
     parse_response,

@@ -4,6 +4,11 @@ In lame duck mode a server that is about to stop sends its clients elsewhere, a 
 any more and every client is notified. After the grace period for clients to leave by themselves, the rest is closed
 one by one over the remaining duration, so that they do not reach the next server all at once. The server stops when the
 last one has disconnected.
+
+A service manager that started the process hears of it: systemd names a socket in NOTIFY_SOCKET, and takes lines of
+`KEY=value` there. With WatchdogSec= it restarts a service that has said nothing for so long: the loop says that it
+turns. Source: sd_notify(3). Texts of the log's first lines are nats-server's where programs that start a server look
+for them.
 """
 
 from __future__ import annotations
@@ -12,30 +17,29 @@ import asyncio
 import os
 import random
 import signal
-from collections.abc import Callable, Sequence
+import socket
+import time
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
+from natsctl import __version__
 from natsctl.api.errors import NatsctlError, StorageError
+from natsctl.api.units import format_duration, format_size
+from natsctl.api.versions import API_LEVEL, SERVER_VERSION
 from natsctl.broker.refusals import CloseReason
+from natsctl.native import absent
+from natsctl.server.files import replace_file
 from natsctl.server.instance import ServerInstance
 from natsctl.server.log.lines import Log
 from natsctl.server.monitor.query import BadRequestError, ReloadDone
-from natsctl.server.options import ServerOptions
-from natsctl.server.process.announcement import (
-    announce,
-    announce_listeners,
-    ports_path,
-    start_fault,
-    write_pid_file,
-    write_ports_file,
-)
+from natsctl.server.options import ServerOptions, joined
 from natsctl.server.process.flags import NOT_STARTED, STARTED, NotProvisionedError, file_fault
-from natsctl.server.process.service_manager import ServiceManager
 from natsctl.server.resources import (
+    default_max_memory,
     default_max_storage,
     let_garbage_wait,
     new_event_loop,
@@ -45,9 +49,207 @@ from natsctl.server.resources import (
 
 if TYPE_CHECKING:
     from pathlib import Path
-    from socket import socket
 
     from natsctl.server.process.provision import Preparation
+
+_RULE: Final = "-------------------------------------------"
+
+
+def announce(log: Log, server: ServerInstance) -> None:
+    options = server.options
+    log.info("Starting nats-server")
+    log.info(f"  Version:  {SERVER_VERSION}")
+    log.info(f"  Natsctl:  {__version__}")
+    log.info(f"  Native:   {f'not loaded, {absent}' if absent else 'loaded'}")
+    log.info(f"  Name:     {options.server_name or server.server_id}")
+    log.info(f"  ID:       {server.server_id}")
+    if _plain_secrets(options):
+        log.warn("Plaintext passwords detected, use nkeys or bcrypt")
+    if options.config_file is not None:
+        log.info(f"Using configuration file: {options.config_file} ({options.config_digest})")
+    for warning in options.config_warnings:
+        log.warn(warning)
+    if options.operator is not None:
+        from natsctl.server.operator_mode import announce_operators
+
+        announce_operators(log, options, int(time.time()))
+    for key in options.unserved:
+        log.warn(f"{key}: not served by this version, nothing listens or connects there")
+    if options.jetstream:
+        _announce_jetstream(log, options)
+
+
+def _announce_jetstream(log: Log, options: ServerOptions) -> None:
+    if options.store_dir is None:
+        log.warn(f"Temporary storage folder used, data could be lost on system reboot: {options.store_path}")
+    if options.sync != "always":
+        log.warn(f"Acknowledged messages can be lost in a power failure: sync policy is {_sync_text(options)}")
+    log.info("Starting JetStream")
+    log.info("---------------- JETSTREAM ----------------")
+    if not options.no_jetstream_strict:
+        log.info("  Strict:          true")
+    log.info(f"  Max Memory:      {format_size(options.max_memory or default_max_memory())}")
+    log.info(f"  Max Storage:     {format_size(options.max_storage)}")
+    log.info(f'  Store Directory: "{options.store_path}"')
+    if options.domain:
+        log.info(f"  Domain:          {options.domain}")
+    if options.encryption.key:
+        log.info(f"  Encryption:      {options.encryption.cipher_name}")
+    log.info(f"  Sync:            {_sync_text(options)}")
+    log.info(f"  API Level:       {API_LEVEL}")
+    log.info(_RULE)
+
+
+def announce_listeners(log: Log, server: ServerInstance) -> None:
+    options = server.options
+    if options.operator is not None:
+        from natsctl.server.operator_mode import announce_directory
+
+        announce_directory(log, options)
+    if port := server.port_of("monitoring"):
+        scheme = "https" if options.https_port else "http"
+        log.info(f"Starting {scheme} monitor on {joined(options.monitoring_host, port)}")
+    if options.websocket is not None:
+        scheme = "wss" if options.websocket.tls else "ws"
+        address = joined(options.websocket.host, server.port_of("websocket"))
+        log.info(f"Listening for websocket clients on {scheme}://{address}")
+        if options.websocket.tls is None:
+            log.warn("Websocket not configured with TLS. DO NOT USE IN PRODUCTION!")
+    if options.leafnodes is not None and (port := server.port_of("leafnodes")):
+        log.info(f"Listening for leafnode connections on {joined(options.leafnodes.host, port)}")
+    log.info(f"Listening for client connections on {joined(server.host, server.port)}")
+    if options.proxy_protocol:
+        log.info("PROXY protocol enabled for client connections")
+    loopback = server.host in ("localhost", "::1") or server.host.startswith("127.")
+    if server.broker.options.auth is None and not loopback:
+        log.warn("No users are configured: whoever reaches this address may do everything")
+    if options.tls is not None:
+        only_first = options.tls.handshake_first and not options.tls.fallback_s
+        available = options.allow_non_tls and not only_first
+        log.info(f"TLS {'available' if available else 'required'} for client connections")
+        if only_first:
+            log.warn('Clients that are not using "TLS Handshake First" option will fail to connect')
+    log.info("Server is ready")
+
+
+def _plain_secrets(options: ServerOptions) -> bool:
+    secrets = [user.password for user in options.users] + [options.password, options.token]
+    if not any(secrets):
+        return False
+    from natsctl.broker.auth.static_auth import is_bcrypt
+
+    return any(secret and not is_bcrypt(secret) for secret in secrets)
+
+
+def _sync_text(options: ServerOptions) -> str:
+    return options.sync if isinstance(options.sync, str) else format_duration(options.sync)
+
+
+def ports_path(folder: Path, pid: int) -> Path:
+    return folder / f"nats-server_{pid}.ports"
+
+
+def write_ports_file(folder: Path, ports: Mapping[str, Sequence[str]]) -> Path:
+    """Write the URLs by kind atomically and return the file's path; raises OSError.
+
+    The ports file is readable by all that the umask allows, the pid file by its owner. Source: nats-server, server.go.
+    """
+    import json
+
+    path = ports_path(folder, os.getpid())
+    content = json.dumps({kind: list(urls) for kind, urls in ports.items() if urls})
+    replace_file(path, content.encode(), mode=0o666, durable=False)
+    return path
+
+
+def write_pid_file(path: Path) -> None:
+    replace_file(path, str(os.getpid()).encode(), durable=False)
+
+
+_START_FAULTS: Final = {
+    "clients": 'Error listening on port: {address}, "{fault}"',
+    "monitoring": "Can't start monitoring: can't listen to the monitor port: {fault}",
+    "websocket": "Unable to listen for websocket connections: {fault}",
+    "leafnodes": "Error listening on leafnode port: {port} - {fault}",
+}
+
+
+def start_fault(options: ServerOptions, error: Exception) -> str:
+    """Return the reason of a failed start; the first note of an OSError names its listener, none means the clients'."""
+    if not isinstance(error, OSError) or error.errno is None or error.filename:
+        return str(error)
+    kind = next(iter(getattr(error, "__notes__", ())), "clients")
+    host, port = _listeners(options).get(kind, (options.host, options.port))
+    address = joined(host, max(port, 0))
+    reason = error.strerror if isinstance(error, socket.gaierror) else os.strerror(error.errno)
+    fault = f"listen tcp {address}: bind: {(reason or str(error)).lower()}"
+    return _START_FAULTS.get(kind, _START_FAULTS["clients"]).format(address=address, port=port, fault=fault)
+
+
+def _listeners(options: ServerOptions) -> dict[str, tuple[str, int]]:
+    listeners = {"monitoring": (options.http_host, options.http_port or options.https_port)}
+    if options.websocket is not None:
+        listeners["websocket"] = (options.websocket.host, options.websocket.port)
+    if options.leafnodes is not None:
+        listeners["leafnodes"] = (options.leafnodes.host, options.leafnodes.port)
+    return listeners
+
+
+WATCHDOG_SHARE: Final = 2
+"""Notices in the time that the watchdog waits for one. Source: sd_watchdog_enabled(3)."""
+
+
+class ServiceManager:
+    """The service manager of this process, if it has one; a notice that cannot be sent is dropped."""
+
+    def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
+        """Read where the service manager listens, and how long its watchdog waits."""
+        self._address = _address(environment.get("NOTIFY_SOCKET", ""))
+        self._interval_s = _watchdog_s(environment) / WATCHDOG_SHARE
+        self._alive: asyncio.TimerHandle | None = None
+
+    def ready(self, status: str) -> None:
+        """Report that the server serves, from now on or again; the watchdog is kept content until `stopping`."""
+        self._send("READY=1", f"STATUS={status}")
+        if self._interval_s and self._alive is None:
+            self._turn(asyncio.get_running_loop())
+
+    def reloading(self) -> None:
+        self._send("RELOADING=1", f"MONOTONIC_USEC={time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000}")
+
+    def stopping(self, status: str) -> None:
+        self._send("STOPPING=1", f"STATUS={status}")
+
+    def close(self) -> None:
+        if self._alive is not None:
+            self._alive.cancel()
+            self._alive = None
+
+    def _turn(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Report that the loop turns, and do so again after a while."""
+        self._send("WATCHDOG=1")
+        self._alive = loop.call_later(self._interval_s, self._turn, loop)
+
+    def _send(self, *lines: str) -> None:
+        if not self._address:
+            return
+        with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sender:
+            sender.setblocking(False)
+            sender.connect(self._address)
+            sender.send("\n".join(lines).encode())
+
+
+def _address(name: str) -> str:
+    """Return the address of a path, or of a name in the abstract namespace; "" for anything else."""
+    return name if name.startswith("/") else f"\0{name[1:]}" if name.startswith("@") else ""
+
+
+def _watchdog_s(environment: Mapping[str, str]) -> float:
+    """Return how long the watchdog of this process waits for a notice; 0 without a watchdog."""
+    microseconds, pid = environment.get("WATCHDOG_USEC", ""), environment.get("WATCHDOG_PID", "")
+    if not microseconds.isdigit() or (pid and pid != str(os.getpid())):
+        return 0.0
+    return int(microseconds) / 1e6
 
 
 NAMES: Final = {
@@ -104,7 +306,7 @@ def run(
     configured: ServerOptions,
     read: Callable[[], ServerOptions],
     prepare: Preparation | None,
-    sockets: dict[str, socket],
+    sockets: dict[str, socket.socket],
 ) -> int:
     """Run a server until a signal ends it and return the exit status; `sockets` listen already, by kind of peer."""
     options = configured
@@ -133,7 +335,7 @@ class ServingProcess:
         configured: ServerOptions,
         read: Callable[[], ServerOptions],
         prepare: Preparation | None,
-        sockets: dict[str, socket],
+        sockets: dict[str, socket.socket],
     ) -> None:
         """Prepare to serve `options`, derived from `configured`; `read` reads the configuration again."""
         self._options = options

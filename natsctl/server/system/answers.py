@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from natsctl.broker.account import Account
     from natsctl.broker.subscription import Subscription
     from natsctl.server.instance import ServerInstance
-    from natsctl.server.system.events import AccountEvents, StatszHeartbeat
+    from natsctl.server.system.account import AccountEvents, StatszHeartbeat
 
 
 _FILTER: Final = "EventFilterOptions"

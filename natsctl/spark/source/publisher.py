@@ -12,7 +12,7 @@ refuses that one, and not half a window.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from natsctl.spark.source.acknowledged import Acknowledged
 from natsctl.spark.source.acks import NO_RESPONDERS, OTHER_STREAM, AckParser, AckPlace, Answers
@@ -23,12 +23,40 @@ from natsctl.spark.source.errors import (
     PublishError,
     ServerUnreachableError,
     SourceConnectionLostError,
+    StreamNotFoundError,
 )
+from natsctl.spark.source.handshake import ServerSettings
+from natsctl.spark.source.jetstream_api import JetStreamApi
 from natsctl.spark.source.link import Link
 from natsctl.spark.source.message_parts import CountedPart, NumberedPart, RefusedMessage
 from natsctl.spark.source.messages import Messages, Stored
 from natsctl.spark.source.outages import Outage
-from natsctl.spark.source.stream_lookup import unstored_reason
+
+
+def unstored_reason(settings: ServerSettings, subject: str, stream: str) -> JetStreamSourceError | None:
+    """Return why no message is stored under a subject; None if a stream takes it, or if JetStream does not say.
+
+    `stream` is the only one that may store it; empty: any. A stream that is offline is listed nevertheless.
+    """
+    settings = replace(settings, retries=0)
+    try:
+        with Link.open(settings) as link:
+            api = JetStreamApi(link, settings)
+            if stream:
+                try:
+                    config = api.stream_info(stream)["config"]
+                except StreamNotFoundError:
+                    return StreamNotFoundError(f"{subject} is not stored: stream {stream} does not exist")
+            takers = api.stream_names(subject)
+    except JetStreamSourceError:
+        return None
+    if not stream:
+        return None if takers else PublishError(f"{subject}: no stream takes this subject; create one, or correct it")
+    if stream in takers:
+        return None
+    elsewhere = f"; {', '.join(takers)} does" if takers else ""
+    subjects = ", ".join(config.get("subjects") or ()) or "no subjects"
+    return PublishError(f"{subject}: stream {stream} does not take this subject, but {subjects}{elsewhere}")
 
 
 class PublishWindow:

@@ -19,7 +19,7 @@ import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -465,23 +465,11 @@ class RefusedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, failure: JetStreamSourceError) -> None:
         self._failure = failure
 
-    def initialOffset(self) -> dict[str, Any]:
+    def _refuse(self, *given: Any) -> Any:
         raise self._failure
 
-    def prepareForTriggerAvailableNow(self) -> None:
-        raise self._failure
-
-    def getDefaultReadLimit(self) -> ReadLimit:
-        raise self._failure
-
-    def latestOffset(self, start: dict[str, Any] | None = None, limit: ReadLimit | None = None) -> dict[str, Any]:
-        raise self._failure
-
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        raise self._failure
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        raise self._failure
+    initialOffset = prepareForTriggerAvailableNow = getDefaultReadLimit = cast(Any, _refuse)
+    latestOffset = partitions = read = cast(Any, _refuse)
 
 
 def _ends(states: Mapping[str, StreamBounds]) -> dict[str, Position]:

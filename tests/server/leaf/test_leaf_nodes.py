@@ -14,7 +14,7 @@ import pytest
 
 from natsctl.broker.auth.static_auth import User
 from natsctl.server.instance import ServerInstance
-from natsctl.server.leaf.remote import MAX_OFFERED_URLS, REFUSED_MAX_S, LeafRemote
+from natsctl.server.leaf.connection import MAX_OFFERED_URLS, REFUSED_MAX_S, LeafRemote
 from natsctl.server.monitor.varz import varz
 from natsctl.server.options import LeafNodesOptions, LeafRemoteOptions, ServerOptions
 from natsctl.server.system.answers import statsz

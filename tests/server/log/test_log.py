@@ -13,7 +13,7 @@ from natsctl.server.log.lines import Log
 from natsctl.server.log.syslog import parse_syslog_url
 from natsctl.server.log.trace import ProtocolTrace
 from natsctl.server.options import ServerOptions
-from natsctl.server.process.announcement import write_pid_file, write_ports_file
+from natsctl.server.process.serving import write_pid_file, write_ports_file
 
 LINE = re.compile(r"\[(\d+)\] \d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{6} \[INF\] Server is ready\n")
 

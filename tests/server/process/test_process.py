@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from natsctl.native import absent
-from natsctl.server.process.service_manager import ServiceManager
+from natsctl.server.process.serving import ServiceManager
 from natsctl.testing.certificates import Authority
 from natsctl.testing.process import Kind, ServerProcess
 from tests.support.callouts import until
@@ -315,7 +315,7 @@ NOT_AT_A_PLAIN_START = (
     "natsctl.cli.framework.globals", "natsctl.client",
     "natsctl.jetstream", "natsctl.desired", "natsctl.server.operator_mode",
     "natsctl.server.committer", "natsctl.server.conf.syntax", "natsctl.server.monitor.http",
-    "natsctl.server.leaf.nodes", "natsctl.server.leaf.remote",
+    "natsctl.server.leaf.nodes", "natsctl.server.leaf.connection",
     "natsctl.server.monitor.pages", "natsctl.server.log.trace", "natsctl.server.process.reload",
     "natsctl.server.system.answers", "natsctl.server.tls.listener", "natsctl.server.websocket.connection",
     "natsctl.server.websocket.protocol", "natsctl.store",

@@ -10,9 +10,8 @@ import pytest
 from natsctl.broker.auth.credentials import Grant, LoginRefusal
 from natsctl.broker.refusals import CloseReason
 from natsctl.server.monitor.query import BadRequestError
-from natsctl.server.system.account import SystemAccount
+from natsctl.server.system.account import StatszHeartbeat, SystemAccount
 from natsctl.server.system.answers import kick
-from natsctl.server.system.events import StatszHeartbeat
 from tests.support.leaf_servers import Servers
 from tests.support.machine import Machine
 

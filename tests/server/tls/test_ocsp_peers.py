@@ -18,21 +18,20 @@ from msgspec.structs import replace
 
 from natsctl.broker.auth.static_auth import User
 from natsctl.server.instance import ServerInstance
-from natsctl.server.ocsp import cache as cache_module
-from natsctl.server.ocsp import responders as responders_module
-from natsctl.server.ocsp.cache import ResponseCache
+from natsctl.server.ocsp import responses, service
 from natsctl.server.ocsp.peers import PeerVerifier
-from natsctl.server.ocsp.responders import ResponderError
 from natsctl.server.ocsp.responses import (
     InvalidCertificateError,
     InvalidResponseError,
     OcspResponse,
+    ResponderError,
     demands_staple,
     fingerprint,
     parse_response,
     request_for,
     responders_of,
 )
+from natsctl.server.ocsp.service import ResponseCache
 from natsctl.server.options import OcspCacheOptions, OcspOptions, OcspPeerOptions, WebSocketOptions
 from natsctl.server.process.reload import Reloader
 from natsctl.server.resources import SystemClock
@@ -115,9 +114,9 @@ async def test_a_responder_that_hangs_delays_nobody_whose_status_is_known(made: 
 
 
 async def test_more_requests_than_places_wait_within_their_time(made: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(responders_module, "MAX_REQUESTS", 2)
+    monkeypatch.setattr(responses, "MAX_REQUESTS", 2)
     made.answers.hang = True
-    responders = responders_module.Responders()
+    responders = responses.Responders()
     wanted = request_for(made.client.certificate, made.pki.intermediate.certificate)
     url = f"{made.responder.url}/{quote_plus(base64.b64encode(wanted))}"
     asked = [responders.ask("GET", url, b"", 0.3, lambda status: "") for _ in range(6)]
@@ -243,7 +242,7 @@ def test_a_damaged_cache_file_is_logged_and_replaced(content: bytes, made: World
 
 def test_a_bomb_in_the_cache_file_does_not_go_off(made: World, tmp_path: Path) -> None:
     log = ListLog()
-    bomb = cache_module._compressed(bytes(50_000_000))
+    bomb = service._compressed(bytes(50_000_000))
     item = {"cached_at": "2026-01-01T00:00:00Z", "resp_status": "good", "resp_expires": "2026-01-01T00:00:00Z"}
     encoded = base64.b64encode(bomb).decode()
     (tmp_path / "_rc_").mkdir()
@@ -255,7 +254,7 @@ def test_a_bomb_in_the_cache_file_does_not_go_off(made: World, tmp_path: Path) -
 def test_a_full_cache_forgets_the_oldest_and_a_folder_that_cannot_be_written_is_logged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cache_module, "MAX_CACHED", 2)
+    monkeypatch.setattr(service, "MAX_CACHED", 2)
     log = ListLog()
     cache = ResponseCache(OcspCacheOptions(folder=str(tmp_path / "no" / "such")), log, SystemClock())
     for key in ("a", "b", "c"):

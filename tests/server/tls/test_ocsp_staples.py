@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from OpenSSL import SSL
 
 from natsctl.server.instance import ServerInstance
-from natsctl.server.ocsp.responders import Responders
+from natsctl.server.ocsp.responses import Responders
 from natsctl.server.ocsp.staples import MIN_INTERVAL_S, USUAL_INTERVAL_S, Staple, StapleError, StapleSources, staple_of
 from natsctl.server.options import OcspOptions, ServerOptions, WebSocketOptions
 from natsctl.server.process.reload import Reloader

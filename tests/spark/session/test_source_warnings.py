@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from natsctl.spark.session.source_warnings import warnings_passed_on
+from natsctl.spark.session.sessions import warnings_passed_on
 from natsctl.spark.source.outages import PREFIX
 
 

@@ -16,8 +16,7 @@ import pytest
 from pyspark.sql.datasource import DataSourceReader, EqualTo, InputPartition
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from natsctl.spark.source.batch_reader import JetStreamPushdownReader
-from natsctl.spark.source.data_source import JetStreamDataSource
+from natsctl.spark.source.data_source import JetStreamDataSource, JetStreamPushdownReader
 from natsctl.spark.source.driver_settings import server_settings
 from natsctl.spark.source.errors import DataLossError, OptionError, ServerUnreachableError
 from natsctl.spark.source.handshake import ServerSettings

@@ -11,10 +11,10 @@ import cramjam
 import pyarrow as pa
 import pytest
 
-from natsctl.spark.source import payload_compression
+from natsctl.spark.source import rows
 from natsctl.spark.source.data_source import JetStreamDataSource
 from natsctl.spark.source.jetstream_api import JetStreamApi
-from natsctl.spark.source.payload_compression import DecompressionError, decompressed, encoding_of
+from natsctl.spark.source.rows import DecompressionError, decompressed, encoding_of
 from natsctl.spark.source.source_options import TABLE
 from tests.spark.source.streams import make
 from tests.spark.source.test_data_source import table
@@ -77,7 +77,7 @@ def test_a_damaged_payload_is_null_and_its_neighbours_are_not(name: str) -> None
 
 @pytest.mark.parametrize("name", ["gzip", "zstd", "brotli", "lz4", "s2"])
 def test_what_becomes_too_large_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(payload_compression, "MAX_BYTES", 1000)
+    monkeypatch.setattr(rows, "MAX_BYTES", 1000)
     assert plain(name, MAKERS[name](b"x" * 1000)) == [b"x" * 1000]
     with pytest.raises(DecompressionError, match="more than"):
         plain(name, MAKERS[name](b"x" * 1001))
