@@ -106,10 +106,17 @@ Config = dict[str, Any]
 Settle = Callable[[Mapping[str, Any]], Config]
 
 
-def shortened(key: AssetKey, config: Mapping[str, Any], around: ServerContext, required: Sequence[str] = ()) -> Config:
+def shortened(
+    key: AssetKey,
+    config: Mapping[str, Any],
+    around: ServerContext,
+    required: Sequence[str],
+    known: dict[str, tuple[str, ...]],
+) -> Config:
     """Return the part of `config`, in the order of the contract, that normalises to the whole; `required` always stays.
 
-    A server may refuse a configuration that it returned itself (it fills in fields that exclude others): then its own
+    `known` keeps the fields of each part that was found, for assets that differ in names and subjects only. A
+    server may refuse a configuration that it returned itself (it fills in fields that exclude others): then its own
     values count. If no part normalises to the whole, the configuration is returned whole, without empty fields.
     """
     shape = shape_for(key)
@@ -121,8 +128,20 @@ def shortened(key: AssetKey, config: Mapping[str, Any], around: ServerContext, r
         return normalised(key, part if key.consumer else new_stream(part), around)
 
     aim = _aim(key, whole, settle)
-    part = _grown(bare, [name for name in required if name in bare], aim, settle)
-    return _thinned(part, required, aim, settle) if part is not None else bare
+    rest = {name: value for name, value in bare.items() if name not in _OWN}
+    alike = str((key.kind, *bare, bare.get("subjects") == [key.stream], rest))
+    if fields := known.get(alike):
+        part = {name: bare[name] for name in fields}
+        if _made(part, settle) == aim:
+            return part
+    grown = _grown(bare, [name for name in required if name in bare], aim, settle)
+    part = _thinned(grown, required, aim, settle) if grown is not None else bare
+    known[alike] = tuple(part)
+    return part
+
+
+_OWN: Final = frozenset(("name", "durable_name", "subjects", "filter_subject"))
+"""Fields with another value for each of many assets that are alike."""
 
 
 def _aim(key: AssetKey, config: Config, settle: Settle) -> Config:
@@ -350,7 +369,7 @@ class Exporter:
         if one.key.consumer:
             return self._consumer(one)
         named = {**one.config, "name": one.key.stream}
-        return self._full(one.key, named) if self.full else shortened(one.key, named, self.around, ("name",))
+        return self._full(one.key, named) if self.full else self._shortened(one.key, named, ("name",))
 
     def _consumer(self, one: DesiredAsset) -> Config:
         """Return the configuration of a consumer; with only a name it is durable, unless it ends when unused."""
@@ -359,13 +378,20 @@ class Exporter:
         if self.full:
             return self._full(one.key, named)
         required = ("durable_name", ACKS) if durable else ("name", "inactive_threshold", ACKS)
-        config = shortened(one.key, named, self.around, required)
+        config = self._shortened(one.key, named, required)
         if durable:
             config.pop("name", None)
             if not config.get("inactive_threshold"):
                 del config["durable_name"]
                 config = {"name": one.key.consumer, **config}
         return config
+
+    def _shortened(self, key: AssetKey, config: Config, required: Sequence[str]) -> Config:
+        return shortened(key, config, self.around, required, self._known)
+
+    @cached_property
+    def _known(self) -> dict[str, tuple[str, ...]]:
+        return {}
 
     def _full(self, key: AssetKey, config: Config) -> Config:
         """Return the configuration as a server would return it; of a refused one, all that is there."""

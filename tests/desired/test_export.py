@@ -153,6 +153,15 @@ def test_a_bucket_with_a_field_that_its_words_do_not_know_is_written_as_a_stream
     assert document["streams"][0]["extra"] == {"tint": 1}
 
 
+def test_streams_that_are_alike_are_written_as_each_alone() -> None:
+    subjects = [["A"], ["b.>"], ["C"], ["d", "e"], ["d", "f"]]
+    configs = [{"name": f"{chr(65 + at)}", "subjects": each, "max_age": 5 * SECOND} for at, each in enumerate(subjects)]
+    configs += [{**configs[1], "name": "SHORT", "subjects": ["s"], "max_age": SECOND, "duplicate_window": SECOND}]
+    alone = [words for config in configs for words in exporter_of(config).plain()["streams"]]
+    assert exporter_of(*configs).plain()["streams"] == alone
+    assert ["subjects" in words for words in alone] == [False, True, False, True, True, True]
+
+
 def test_a_configuration_that_servers_would_refuse_is_written_whole() -> None:
     refused = {"name": "S", "subjects": ["a"], "max_age": 1, "duplicate_window": 2, "num_replicas": 3, "no_ack": False}
     (written,) = exporter_of(refused).written()
