@@ -53,12 +53,12 @@ LARGE_COST: Final = 512
 
 def decoding(raw: bytes, wanted: type[M], plain: bool = False) -> Steps[M]:
     """Decode a request strictly (or as `decode_plain` does), in steps, for texts of a megabyte."""
-    from natsctl.api.strict import DecodeError, decode_values, read_values
+    from natsctl.api.strict import DecodeError, decoding_values, reading_values
 
     try:
-        values = decode_values(raw)
+        values = yield from decoding_values(raw)
         yield LARGE_COST
-        found = read_values(values, wanted, plain)
+        found = yield from reading_values(values, wanted, plain)
         yield LARGE_COST
         return msgspec.convert(found, wanted)
     except (DecodeError, msgspec.MsgspecError) as error:

@@ -20,7 +20,7 @@ from natsctl.api.consumer import AckPolicy, ConsumerConfig, DeliverPolicy, Prior
 from natsctl.api.errors import ErrCode
 from natsctl.api.model import INT64_MAX
 from natsctl.api.stream import RetentionPolicy, StreamConfig
-from natsctl.api.subject_index import Steps, finish, first_covered
+from natsctl.api.subject_index import STEP, Steps, cost_of, finish, first_covered
 from natsctl.api.subjects import has_wildcard, is_asset_name, is_subset, is_valid_subject
 from natsctl.api.times import is_zero, parse_time
 from natsctl.api.units import MILLISECOND, MINUTE, SECOND, format_duration
@@ -192,7 +192,7 @@ def _check_replicas(config: ConsumerConfig, stream: StreamConfig, bounds: Consum
 
 
 def _check_waits(config: ConsumerConfig, stream: StreamConfig, bounds: ConsumerBounds) -> ApiError | None:
-    if any(wait < 0 for wait in config.backoff):
+    if config.backoff and min(config.backoff) < 0:
         return error(ErrCode.CONSUMER_BACK_OFF_NEGATIVE)
     return error(ErrCode.CONSUMER_ACK_WAIT_NEGATIVE) if config.ack_wait < 0 else None
 
@@ -289,7 +289,7 @@ def _check_filters(config: ConsumerConfig, stream: StreamConfig, bounds: Consume
             return error(ErrCode.STREAM_INVALID_CONFIG, err="invalid subject")
         if place == covered:
             return error(ErrCode.CONSUMER_OVERLAPPING_SUBJECT_FILTERS)
-        yield 1
+        yield cost_of(subject)
     return None
 
 
@@ -360,7 +360,7 @@ def _check_rest(config: ConsumerConfig, stream: StreamConfig, bounds: ConsumerBo
     return None
 
 
-def _check_priority(config: ConsumerConfig, stream: StreamConfig, bounds: ConsumerBounds) -> ApiError | None:
+def _check_priority(config: ConsumerConfig, stream: StreamConfig, bounds: ConsumerBounds) -> Steps[ApiError | None]:
     if config.priority_policy in (None, PriorityPolicy.NONE):
         if config.priority_groups:
             return error(ErrCode.CONSUMER_PRIORITY_GROUP_WITH_POLICY_NONE)
@@ -369,12 +369,17 @@ def _check_priority(config: ConsumerConfig, stream: StreamConfig, bounds: Consum
         return error(ErrCode.CONSUMER_PUSH_WITH_PRIORITY_GROUP)
     if not config.priority_groups:
         return error(ErrCode.CONSUMER_PRIORITY_POLICY_WITHOUT_GROUP)
-    for group in config.priority_groups:
+    for number, group in enumerate(config.priority_groups, 1):
         if not group:
             return error(ErrCode.CONSUMER_EMPTY_GROUP_NAME)
         if not _GROUP_NAME.fullmatch(group):
             return error(ErrCode.CONSUMER_INVALID_GROUP_NAME)
+        if not number % (STEP * GROUPS_PER_SUBJECT):
+            yield STEP
     return None
+
+
+GROUPS_PER_SUBJECT: Final = 16
 
 
 CHECKS: Final[tuple[Check, ...]] = (

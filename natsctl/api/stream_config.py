@@ -49,7 +49,7 @@ from natsctl.api.stream_rules import (
     settle_subjects,
     settle_window,
 )
-from natsctl.api.subject_index import Steps, SubjectIndex, finish, first_covered, first_overlap
+from natsctl.api.subject_index import Steps, SubjectIndex, cost_of, finish, first_covered, first_overlap
 from natsctl.api.subjects import API_PREFIX, is_asset_name, is_literal, is_valid_subject, overlaps
 
 MAX_ORIGINS: Final = 10_000
@@ -116,7 +116,7 @@ def _check_mirror_transforms(transforms: list[SubjectTransform]) -> Steps[ApiErr
             return error(ErrCode.MIRROR_INVALID_TRANSFORM_DESTINATION, err=fault)
         if overlap is not None and place == overlap[0]:
             return error(ErrCode.MIRROR_OVERLAPPING_SUBJECT_FILTERS)
-        yield MAPPING_COST
+        yield MAPPING_COST * cost_of(transform.src + transform.dest)
     return None
 
 
@@ -183,7 +183,7 @@ def _check_source_transforms(transforms: list[SubjectTransform]) -> Steps[ApiErr
         fault = mapping_fault(transform.src, transform.dest)
         if fault:
             return error(ErrCode.SOURCE_INVALID_TRANSFORM_DESTINATION, err=fault)
-        yield MAPPING_COST
+        yield MAPPING_COST * cost_of(transform.src + transform.dest)
     first = yield from first_covered([transform.src for transform in transforms])
     return error(ErrCode.SOURCE_OVERLAPPING_SUBJECT_FILTERS) if first is not None else None
 
@@ -197,7 +197,7 @@ def check_prefixes(draft: Draft) -> Steps[ApiError | None]:
         return None
     subjects = [subject for origin in near if origin is not None for subject in origin.subjects if ">" in subject]
     refusal = yield from _check_deliveries([each.deliver for each in external if each.deliver], subjects)
-    return refusal or _check_apis([each.api for each in external if each.api])
+    return refusal or (yield from _check_apis([each.api for each in external if each.api]))
 
 
 def _check_deliveries(prefixes: Iterable[str], subjects: list[str]) -> Steps[ApiError | None]:
@@ -205,24 +205,28 @@ def _check_deliveries(prefixes: Iterable[str], subjects: list[str]) -> Steps[Api
     index: SubjectIndex[int] = SubjectIndex()
     for place, subject in enumerate(subjects):
         index.add(subject.encode(), place)
-        yield 1
+        yield cost_of(subject)
     for prefix in prefixes:
         if not is_valid_subject(prefix) or not is_literal(prefix):
             return error(ErrCode.STREAM_INVALID_EXTERNAL_DELIVERY_SUBJ, prefix=prefix)
-        candidates = sorted(index.overlapping(f"{prefix}.>".encode()))
-        for candidate in candidates:
+        candidates: list[int] = []
+        for places in index.meeting(f"{prefix}.>".encode()):
+            candidates += places
+            yield cost_of(prefix) + index.take_cost()
+        for candidate in sorted(candidates):
             if overlaps(subjects[candidate], f"{prefix}.{subjects[candidate]}"):
                 return error(ErrCode.STREAM_EXTERNAL_DEL_PREFIX_OVERLAPS, prefix=prefix, subject=subjects[candidate])
-        yield 1 + len(candidates)
+            yield cost_of(subjects[candidate])
     return None
 
 
-def _check_apis(prefixes: Iterable[str]) -> ApiError | None:
+def _check_apis(prefixes: Iterable[str]) -> Steps[ApiError | None]:
     for prefix in prefixes:
         if not is_valid_subject(prefix) or not is_literal(prefix):
             return invalid(f"stream external api prefix {go_quote(prefix)} must be a valid subject without wildcards")
         if overlaps(prefix, API_PREFIX):
             return error(ErrCode.STREAM_EXTERNAL_API_OVERLAP, prefix=prefix, subject=API_PREFIX)
+        yield cost_of(prefix)
     return None
 
 
@@ -252,9 +256,13 @@ def check_cycles(draft: Draft) -> Steps[ApiError | None]:
                 captured = SubjectIndex()
                 for subject in dict.fromkeys(config.subjects):
                     captured.add(subject.encode(), subject)
-                    yield 1
-            if not source.filter_subject or captured.overlapping(source.filter_subject.encode()):
+                    yield cost_of(subject)
+            if not source.filter_subject:
                 return invalid("detected cycle")
+            for meeting in captured.meeting(source.filter_subject.encode()):
+                if meeting:
+                    return invalid("detected cycle")
+                yield captured.take_cost()
         mirror = config.mirror
         if mirror is not None and mirror.external is None:
             if mirror.name in visited:

@@ -16,9 +16,17 @@ from natsctl.api.catalogue import ApiError, error
 from natsctl.api.codec import go_quote
 from natsctl.api.errors import ErrCode
 from natsctl.api.stream import DiscardPolicy, PersistMode, Placement, RetentionPolicy, StorageType, StreamConfig
-from natsctl.api.subject_index import STEP, Steps, first_overlap, pieces
+from natsctl.api.subject_index import STEP, Steps, cost_of, first_overlap
 from natsctl.api.subject_transform import SubjectMapping, TransformError, check_mapping
-from natsctl.api.subjects import MAX_NAME_BYTES, is_asset_name, is_subset, is_too_long, is_valid_subject, overlaps
+from natsctl.api.subjects import (
+    MAX_NAME_BYTES,
+    is_asset_name,
+    is_subset,
+    is_too_long,
+    is_valid_subject,
+    overlaps,
+    tokens_overlap,
+)
 from natsctl.api.units import MILLISECOND, MINUTE, SECOND, format_duration
 
 
@@ -173,6 +181,7 @@ def settle_subjects(draft: Draft) -> Steps[ApiError | None]:
         config.subjects = [config.name]
         return None
     overlap = yield from first_overlap(config.subjects)
+    cost = 0
     for place, subject in enumerate(config.subjects):
         if not is_valid_subject(subject):
             return invalid("invalid subject")
@@ -181,8 +190,10 @@ def settle_subjects(draft: Draft) -> Steps[ApiError | None]:
             return refusal
         if overlap is not None and place == overlap[0]:
             return invalid(f"subject {go_quote(subject)} overlaps with {go_quote(config.subjects[overlap[1]])}")
-        if not (place + 1) % STEP:
-            yield STEP
+        cost += cost_of(subject)
+        if cost >= STEP:
+            yield cost
+            cost = 0
     return None
 
 
@@ -320,10 +331,15 @@ def settle_republish(draft: Draft) -> Steps[ApiError | None]:
             return pedantry("implicit republish based on subject transform")
         assert config.subject_transform is not None
         republish.src = republish.dest = config.subject_transform.dest
-    for subjects in pieces(config.subjects):
-        if any(overlaps(republish.dest, subject) for subject in subjects):
+    destination = republish.dest.split(".")
+    cost = 0
+    for subject in config.subjects:
+        if tokens_overlap(destination, subject.split("."), "*", ">"):
             return invalid("stream configuration for republish destination forms a cycle")
-        yield STEP
+        cost += cost_of(subject)
+        if cost >= STEP:
+            yield cost
+            cost = 0
     try:
         SubjectMapping.compile(republish.src, republish.dest)
     except TransformError:

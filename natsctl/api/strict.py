@@ -5,8 +5,9 @@ Texts that are not JSON, or not a time, are refused exactly when nats-server ref
 
 import json
 import re
-from collections.abc import Collection
-from typing import Any, Final
+from collections.abc import Collection, Iterator
+from itertools import islice
+from typing import Any, Final, NamedTuple, NoReturn
 
 import msgspec
 
@@ -15,6 +16,7 @@ from natsctl.api.consumer import PriorityPolicy
 from natsctl.api.model import INT64_MAX, INT64_MIN, UINT64_MAX, Model, Shape, shape_of
 from natsctl.api.requests import ConsumerAction
 from natsctl.api.stream import DiscardPolicy, PersistMode, StoreCompression
+from natsctl.api.subject_index import Steps, finish
 from natsctl.api.times import canonical_time, parse_time
 
 _RANGES: Final = {
@@ -75,7 +77,7 @@ def read_strict(raw: bytes, model: type[Model] | Shape, unknown: bool = False) -
 
     Several values in a row are read one over the other, and an empty text reads as nothing, as Go's decoder does.
     """
-    return _merged(decode_values(raw), model, unknown)
+    return finish(_merging(decode_values(raw), model, unknown))
 
 
 def read_plain(raw: bytes, model: type[Model] | Shape) -> dict[str, Any]:
@@ -88,25 +90,34 @@ def read_plain(raw: bytes, model: type[Model] | Shape) -> dict[str, Any]:
 
 def read_values(values: list[Any], model: type[Model] | Shape, plain: bool) -> dict[str, Any]:
     """Return the builtins of decoded values, as `read_strict` or `read_plain`. Raises DecodeError."""
+    return finish(reading_values(values, model, plain))
+
+
+def reading_values(values: list[Any], model: type[Model] | Shape, plain: bool) -> Steps[dict[str, Any]]:
+    """Read values in steps."""
     if plain and len(values) != 1:
         raise DecodeError(f"syntax error: {len(values)} JSON values instead of one")
-    return _merged(values, model, unknown=plain)
+    return (yield from _merging(values, model, unknown=plain))
 
 
-def _merged(values: list[Any], model: type[Model] | Shape, unknown: bool) -> dict[str, Any]:
+def _merging(values: list[Any], model: type[Model] | Shape, unknown: bool) -> Steps[dict[str, Any]]:
     result: dict[str, Any] = {}
     shape = model if isinstance(model, Shape) else shape_of(model)
-    for value in values:
-        reader = _RequestReader(unknown)
-        canonical = reader.value(value, shape, "", ())
-        if reader.fault:
-            raise DecodeError(reader.fault)
+    for number, value in enumerate(values, 1):
+        canonical = yield from _RequestReader(unknown).reading(value, shape)
         if canonical is not _ABSENT:
             result.update(canonical)
+        if not number % ITEMS:
+            yield ITEMS_COST
     return result
 
 
 def decode_values(raw: bytes) -> list[Any]:
+    """Run all steps of `decoding_values`."""
+    return finish(decoding_values(raw))
+
+
+def decoding_values(raw: bytes) -> Steps[list[Any]]:
     """Return each of the JSON values that follow one another in `raw`. Raises DecodeError for the first fault.
 
     Broken UTF-8 and lone surrogates are read as U+FFFD, as Go does.
@@ -122,6 +133,8 @@ def decode_values(raw: bytes) -> list[Any]:
             value, at = _lenient_decoder.raw_decode(text, at)
             values.append(value)
             at = _skip_blanks(text, at)
+            if not len(values) % ITEMS:
+                yield ITEMS_COST
     except json.JSONDecodeError as fault:
         raise DecodeError(f"syntax error at character {fault.pos + 1}: {fault.msg}") from fault
     except ValueError as fault:
@@ -146,21 +159,72 @@ def _repaired(raw: bytes) -> str:
     )
 
 
-class _RequestReader:
-    """Reader of one value by its shape. It keeps the first fault; Go continues after most faults."""
+ITEMS: Final = 1024
+"""Elements of a list or map that are read in one step, unless all are of one plain type."""
+ITEMS_COST: Final = 256
 
-    __slots__ = ("_unknown", "fault")
+
+class _UnreadElements(NamedTuple):
+    """The elements of a list or map that are still to be read, by their place."""
+
+    items: Iterator[tuple[Any, Any]]
+    result: list[Any] | dict[str, Any]
+    shape: Shape
+    owner: str
+    path: Path
+
+
+class _RequestReader:
+    """Reader of one value by its shape. It raises the first fault in the order of the document."""
+
+    __slots__ = ("_unknown", "_unread")
 
     def __init__(self, unknown: bool) -> None:
         self._unknown = unknown
-        self.fault = ""
+        self._unread: list[_UnreadElements] = []
+        """Elements of long lists and maps, in the order of the document."""
 
-    def _save(self, text: str) -> Any:
-        self.fault = self.fault or text
-        return _ABSENT
+    def reading(self, value: Any, shape: Shape) -> Steps[Any]:
+        """Return a value read as `shape`, in steps if it holds long lists."""
+        result, fault, current = None, None, None
+        waiting: list[_UnreadElements] = []
+        while True:
+            try:
+                if current is None:
+                    result = self.value(value, shape, "", ())
+                elif self._read_some(current):
+                    self._unread.append(current)
+            except DecodeError as later:  # than the fault in an unread element before it
+                fault, waiting = later, []
+            waiting, self._unread = self._unread + waiting, []
+            if not waiting:
+                break
+            current = waiting.pop(0)
+            yield ITEMS_COST
+        if fault is not None:
+            raise fault
+        return result
+
+    def _refuse(self, text: str) -> NoReturn:
+        raise DecodeError(text)
+
+    def _read_some(self, unread: _UnreadElements) -> bool:
+        """Read some elements; return whether there may be more."""
+        items, result, shape, owner, path = unread
+        texts, part = _text_fields(shape), [*islice(items, ITEMS)]
+        for place, item in part:
+            if not (texts and type(item) is dict and item.keys() <= texts and set(map(type, item.values())) <= _TEXT):
+                item = _ZEROS.get(shape.kind, _ABSENT) if item is None else self.value(item, shape, owner, path)
+            if item is _ABSENT:
+                continue
+            if isinstance(result, list):
+                result.append(item)
+            else:
+                result[place] = item
+        return len(part) == ITEMS
 
     def value(self, value: Any, shape: Shape, owner: str, path: Path) -> Any:
-        """Return `value` read as `shape`, or _ABSENT for null and for a faulty one."""
+        """Return `value` read as `shape`, or _ABSENT for null; `reading` goes on with long lists in it."""
         if shape.kind == "enum":
             return self._enum(value, shape, owner, path)
         if value is None:
@@ -170,26 +234,18 @@ class _RequestReader:
         if shape.kind == "struct" and isinstance(value, dict):
             return self._struct(value, shape, path)
         if shape.kind == "list" and isinstance(value, list):
-            elements = shape.elements()
-            if _are_plain(value, elements):
+            if _are_plain(value, shape.elements()):
                 return value
-            texts = _text_fields(elements)
-            items = [
-                item
-                if type(item) is dict and item.keys() <= texts and set(map(type, item.values())) <= _TEXT
-                else self._element(item, elements, owner, path)
-                for item in value
-            ]
-            return [item for item in items if item is not _ABSENT]
-        if shape.kind == "dict" and isinstance(value, dict):
+            unread = _UnreadElements(enumerate(value), [], shape.elements(), owner, path)
+        elif shape.kind == "dict" and isinstance(value, dict):
             if _are_plain(value.values(), shape.elements()):
                 return value
-            pairs = ((key, self._element(item, shape.elements(), owner, path)) for key, item in value.items())
-            return {key: item for key, item in pairs if item is not _ABSENT}
-        return self._scalar(value, shape, owner, path)
-
-    def _element(self, value: Any, shape: Shape, owner: str, path: Path) -> Any:
-        return _ZEROS.get(shape.kind, _ABSENT) if value is None else self.value(value, shape, owner, path)
+            unread = _UnreadElements(iter(value.items()), {}, shape.elements(), owner, path)
+        else:
+            return self._scalar(value, shape, owner, path)
+        if self._read_some(unread):
+            self._unread.append(unread)
+        return unread.result
 
     def _struct(self, value: dict[str, Any], shape: Shape, path: Path) -> Any:
         """Read an object key by key; keys match without regard to case when they do not match exactly."""
@@ -198,8 +254,8 @@ class _RequestReader:
         for key, item in value.items():
             name = key if key in shape.fields else key.lower()
             if name not in shape.fields:
-                if not self._unknown and not self.fault:
-                    self._save(f"json: unknown field {go_quote(key)}")
+                if not self._unknown:
+                    self._refuse(f"json: unknown field {go_quote(key)}")
                 continue
             known = shape.fields[name]
             if type(item) is str and known.shape.kind == "str" and not known.shape.human:
@@ -217,7 +273,7 @@ class _RequestReader:
                 return value
         elif isinstance(value, {"bool": bool, "str": str, "bytes": str}.get(shape.kind, ())):
             return value
-        return self._save(_type_fault(value, shape, owner, path))
+        return self._refuse(_type_fault(value, shape, owner, path))
 
     def _enum(self, value: Any, shape: Shape, owner: str, path: Path) -> Any:
         text = value.lower() if shape.python is DiscardPolicy and isinstance(value, str) else value
@@ -226,21 +282,21 @@ class _RequestReader:
         if shape.python is PersistMode and value == "":
             return PersistMode.DEFAULT.value
         if shape.python is StoreCompression and value is not None and not isinstance(value, str):
-            return self._save(_type_fault(value, _STRING, owner, path))
+            return self._refuse(_type_fault(value, _STRING, owner, path))
         raw = msgspec.json.encode(value, enc_hook=lambda number: msgspec.Raw(number.text.encode())).decode()
         if shape.python is StoreCompression:
-            return self._save("unknown compression algorithm")
+            return self._refuse("unknown compression algorithm")
         if shape.python is PriorityPolicy:
-            return self._save(f"unknown priority policy: {raw}")
+            return self._refuse(f"unknown priority policy: {raw}")
         if shape.python is ConsumerAction:
-            return self._save(f"unknown consumer action: {raw}")
-        return self._save(f"can not unmarshal {go_quote(raw)}")
+            return self._refuse(f"unknown consumer action: {raw}")
+        return self._refuse(f"can not unmarshal {go_quote(raw)}")
 
     def _time(self, value: Any) -> Any:
         if not isinstance(value, str):
-            return self._save("Time.UnmarshalJSON: input is not a JSON string")
+            return self._refuse("Time.UnmarshalJSON: input is not a JSON string")
         fault = _time_fault(value)
-        return self._save(fault) if fault else canonical_time(value)
+        return self._refuse(fault) if fault else canonical_time(value)
 
 
 _TEXT: Final = {str}
@@ -253,8 +309,13 @@ def _text_fields(shape: Shape) -> frozenset[str]:
 
 
 def _are_plain(values: Collection[Any], shape: Shape) -> bool:
-    """Return whether all elements of a list or map are texts as they are to be: there may be very many."""
-    return shape.kind == "str" and not shape.human and set(map(type, values)) == {str}
+    """Return whether all elements of a list or map are texts or numbers as they are to be: there may be very many."""
+    if shape.human or not values:
+        return False
+    if shape.kind == "int" and set(map(type, values)) == {int}:
+        low, high = _RANGES[shape.go]
+        return bool(low <= min(values) and max(values) <= high)
+    return shape.kind == "str" and set(map(type, values)) == _TEXT
 
 
 def _type_fault(value: Any, shape: Shape, owner: str, path: Path) -> str:

@@ -5,16 +5,21 @@ a lookup depends on its tokens and not on the number of patterns. A literal subj
 its tokens can reach, one level at a time. The walk also finds on how many leading tokens the result depends: below the
 last level at which a reached node has a literal child, subjects with the same number of tokens have the same result; if
 no reached node has a child except `>`, so have all longer subjects. The broker caches its routes by this rule.
+
+A pattern is at most `MAX_DEPTH` nodes deep: the tokens after them are split into blocks of as many, and blocks are
+compared with each other. So a pattern of a megabyte costs about as much as one that fits into a line of the protocol.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence, Sized
+from itertools import chain
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from natsctl.api.subjects import is_subset, matches, overlaps
 
 T = TypeVar("T")
+S = TypeVar("S", str, bytes)
 
 Steps: TypeAlias = Generator[int, None, T]
 """Work on very many subjects: yields the cost of each step (`store.steps`), so that other work can run between two."""
@@ -22,9 +27,16 @@ STEP: Final = 128
 """Subjects that one step examines: less than a millisecond."""
 NODES_PER_SUBJECT: Final = 4
 """Nodes of an index that cost as much to visit as a subject costs anyway."""
+BYTES_PER_SUBJECT: Final = 32
+"""Bytes of long subjects that cost as much as a short one."""
 
 WALK_STEP: Final = 1024
 """Nodes that one step of a walk visits: less than a millisecond."""
+
+MAX_DEPTH: Final = 2048
+"""Tokens that have nodes of their own: as many as a line of the protocol can have."""
+NODES_PER_BLOCK: Final = MAX_DEPTH // 8
+"""Nodes that cost as much to visit as the comparison of two blocks."""
 
 ANY: Final = b"*"
 REST: Final = b">"
@@ -68,12 +80,12 @@ _CHILDLESS: Final[dict[bytes, IndexNode[Any]]] = {}
 class SubjectIndex(Generic[T]):
     """Subject patterns with their owners."""
 
-    __slots__ = ("_root", "count", "inserted", "visited")
+    __slots__ = ("_nodes", "_root", "count", "inserted")
 
     def __init__(self) -> None:
         self._root: IndexNode[T] = IndexNode()
-        self.visited = 0
-        """Nodes that `overlapping` and `covering` have visited: their cost."""
+        self._nodes = 0
+        """Nodes that `meeting` has visited since their cost was taken."""
         self.count = 0
         """Patterns in the index, once for each owner."""
         self.inserted = 0
@@ -82,7 +94,7 @@ class SubjectIndex(Generic[T]):
     def add(self, pattern: bytes, owner: T) -> IndexNode[T]:
         """Add a new owner of a valid pattern; return the node of that pattern."""
         node = self._root
-        for token in pattern.split(b"."):
+        for token in _blocked(pattern.split(b".")):
             children = node.children
             child = children.get(token)
             if child is None:
@@ -102,7 +114,7 @@ class SubjectIndex(Generic[T]):
         """Remove an owner of a pattern, and the nodes that only it needed; return False if it was missing."""
         node = self._root
         path: list[tuple[IndexNode[T], bytes]] = []
-        for token in pattern.split(b"."):
+        for token in _blocked(pattern.split(b".")):
             path.append((node, token))
             child = node.children.get(token)
             if child is None:
@@ -122,7 +134,7 @@ class SubjectIndex(Generic[T]):
     def owners_of(self, pattern: bytes) -> Iterable[T]:
         """Return the owners of this very pattern."""
         node = self._root
-        for token in pattern.split(b"."):
+        for token in _blocked(pattern.split(b".")):
             child = node.children.get(token)
             if child is None:
                 return ()
@@ -134,6 +146,8 @@ class SubjectIndex(Generic[T]):
 
         The last number is how many leading tokens decided it for subjects of every length above that; 0: none.
         """
+        if len(tokens) > MAX_DEPTH:
+            return finish(self.walking(tokens))
         found: list[IndexNode[T]] = []
         level = [self._root]
         decided = 0
@@ -151,8 +165,18 @@ class SubjectIndex(Generic[T]):
         found: list[IndexNode[T]] = []
         level = [self._root]
         decided = cost = 0
-        for index, token in enumerate(tokens, 1):
+        for index, token in enumerate(_blocked(tokens), 1):
             reached: list[IndexNode[T]] = []
+            if index > MAX_DEPTH:
+                decided = len(tokens)
+                for key, child in _edges(level):
+                    if matches(key, token):
+                        (found if _is_open(key) else reached).append(child)
+                    cost += NODES_PER_BLOCK
+                    if cost >= WALK_STEP:
+                        yield cost
+                        cost = 0
+                level = []
             for start in range(0, len(level), WALK_STEP):
                 if _pass(level[start : start + WALK_STEP], token, found, reached):
                     decided = index
@@ -167,9 +191,12 @@ class SubjectIndex(Generic[T]):
 
     def matching(self, subject: bytes) -> list[T]:
         """Return the owners of the patterns that a literal subject matches, once for each pattern."""
+        tokens = subject.split(b".")
+        if len(tokens) > MAX_DEPTH:
+            return [owner for node in self.match(tokens)[0] for owner in node.owners]
         found: list[T] = []
         level = [self._root]
-        for token in subject.split(b"."):
+        for token in tokens:
             reached: list[IndexNode[T]] = []
             for node in level:
                 children = node.children
@@ -186,45 +213,72 @@ class SubjectIndex(Generic[T]):
 
     def overlapping(self, pattern: bytes) -> dict[T, None]:
         """Return the owners of the patterns that match a subject which `pattern` matches as well."""
-        found: dict[T, None] = {}
-        level = [self._root]
-        for token in pattern.split(b"."):
-            for node in level:
-                if (rest := node.children.get(REST)) is not None:
-                    found.update(dict.fromkeys(rest.owners))
-            self.visited += len(level)
-            if token == REST:
-                level = [child for node in level for child in node.children.values()]
-                while level:
-                    node = level.pop()
-                    self.visited += 1
-                    found.update(dict.fromkeys(node.owners))
-                    level += node.children.values()
-                return found
-            level = [child for node in level for child in _meeting(node.children, token)]
-        for node in level:
-            found.update(dict.fromkeys(node.owners))
-        return found
+        return dict.fromkeys(chain.from_iterable(self.meeting(pattern)))
 
     def covering(self, pattern: bytes) -> Iterator[T]:
         """Yield the owners of the patterns that match every subject which `pattern` matches, once for each pattern."""
-        level = [self._root]
-        for token in pattern.split(b"."):
+        return chain.from_iterable(self.meeting(pattern, covering=True))
+
+    def meeting(self, pattern: bytes, covering: bool = False) -> Iterator[list[T]]:
+        """Yield the result of `overlapping` or `covering` in parts of about `WALK_STEP` visited nodes, possibly empty.
+
+        Patterns that are added or removed between two parts may be missed.
+        """
+        owners: list[T] = []
+        below: list[IndexNode[T]] = []
+        level, cost = [self._root], 0
+        for depth, token in enumerate(_blocked(pattern.split(b"."))):
             reached: list[IndexNode[T]] = []
-            self.visited += len(level)
+            if depth >= MAX_DEPTH:
+                for key, child in _edges(level):
+                    if is_subset(token, key) if covering else overlaps(token, key):
+                        (below if _is_open(key) else reached).append(child)
+                    cost += NODES_PER_BLOCK
+                    if cost >= WALK_STEP:
+                        yield self._visited(cost, owners)
+                        owners, cost = [], 0
+                level = []
             for node in level:
                 children = node.children
-                if (rest := children.get(REST)) is not None:
-                    yield from rest.owners
-                if token == REST:
+                if token == REST and not covering:
+                    below += children.values()
                     continue
-                if (child := children.get(ANY)) is not None:
-                    reached.append(child)
-                if token != ANY and (child := children.get(token)) is not None:
-                    reached.append(child)
+                if (rest := children.get(REST)) is not None:
+                    owners += rest.owners
+                if token == ANY and not covering:
+                    reached += [child for name, child in children.items() if name != REST]
+                elif token != REST:
+                    if (wider := children.get(ANY)) is not None:
+                        reached.append(wider)
+                    if token != ANY and (same := children.get(token)) is not None:
+                        reached.append(same)
+                cost += 1
+                if cost >= WALK_STEP:
+                    yield self._visited(cost, owners)
+                    owners, cost = [], 0
             level = reached
+        if _is_open(pattern) and not covering:
+            below, level = below + level, []
+        while below:
+            node = below.pop()
+            owners += node.owners
+            below += node.children.values()
+            cost += 1
+            if cost >= WALK_STEP:
+                yield self._visited(cost, owners)
+                owners, cost = [], 0
         for node in level:
-            yield from node.owners
+            owners += node.owners
+        yield self._visited(cost, owners)
+
+    def _visited(self, nodes: int, owners: list[T]) -> list[T]:
+        self._nodes += nodes
+        return owners
+
+    def take_cost(self) -> int:
+        """Return the cost of the nodes that `meeting` has visited since the last call."""
+        cost, self._nodes = self._nodes // NODES_PER_SUBJECT, 0
+        return cost
 
     def __iter__(self) -> Iterator[T]:
         """Yield the owners; the index may change meanwhile, and changes may show or not."""
@@ -233,6 +287,22 @@ class SubjectIndex(Generic[T]):
             node = waiting.pop()
             waiting += node.children.values()
             yield from tuple(node.owners)
+
+
+def _blocked(tokens: list[bytes]) -> list[bytes]:
+    """Return tokens with those beyond `MAX_DEPTH` in blocks."""
+    if len(tokens) <= MAX_DEPTH:
+        return tokens
+    starts = range(MAX_DEPTH, len(tokens), MAX_DEPTH)
+    return tokens[:MAX_DEPTH] + [b".".join(tokens[start : start + MAX_DEPTH]) for start in starts]
+
+
+def _edges(nodes: list[IndexNode[T]]) -> list[tuple[bytes, IndexNode[T]]]:
+    return [edge for node in nodes for edge in node.children.items()]
+
+
+def _is_open(pattern: bytes) -> bool:
+    return pattern == REST or pattern[-2:] == b".>"
 
 
 def _pass(nodes: list[IndexNode[T]], token: bytes, found: list[IndexNode[T]], reached: list[IndexNode[T]]) -> bool:
@@ -277,7 +347,7 @@ class PatternSet:
             self._index = SubjectIndex()
             for pattern in self.patterns:
                 self._index.add(pattern, pattern)
-                yield 1
+                yield cost_of(pattern)
 
     def match(self, subject: bytes) -> bool:
         """Return whether a pattern matches `subject`; wildcards in `subject` are plain text."""
@@ -294,21 +364,14 @@ class PatternSet:
     def cover(self, subject: bytes) -> bool:
         """Return whether one pattern matches everything that `subject` does."""
         if self._index is not None:
-            return any(True for _ in self._index.covering(subject))
+            return any(self._index.meeting(subject, covering=True))
         return any(is_subset(subject, pattern) for pattern in self.patterns)
 
     def meet(self, subject: bytes) -> bool:
         """Return whether some subject matches both `subject` and a pattern."""
         if self._index is not None:
-            return bool(self._index.overlapping(subject))
+            return any(self._index.meeting(subject))
         return any(overlaps(pattern, subject) for pattern in self.patterns)
-
-
-def _meeting(children: dict[bytes, IndexNode[T]], token: bytes) -> list[IndexNode[T]]:
-    """Return the children that a token of a pattern can meet, `>` apart."""
-    if token == ANY:
-        return [child for name, child in children.items() if name != REST]
-    return [child for name in (token, ANY) if (child := children.get(name)) is not None]
 
 
 def finish(steps: Generator[Any, None, T]) -> T:
@@ -321,10 +384,21 @@ def finish(steps: Generator[Any, None, T]) -> T:
             return result
 
 
-def pieces(items: Sequence[T]) -> Iterator[Sequence[T]]:
-    """Yield slices of a sequence, as long as one step."""
-    for start in range(0, len(items), STEP):
-        yield items[start : start + STEP]
+def cost_of(subject: Sized) -> int:
+    """Return the cost of the examination of a subject."""
+    return 1 + len(subject) // BYTES_PER_SUBJECT
+
+
+def pieces(subjects: Sequence[S], step: int = STEP) -> Iterator[Sequence[S]]:
+    """Yield slices of a list of subjects that cost about one step each: fewer if they are long."""
+    start = cost = 0
+    for end, subject in enumerate(subjects, 1):
+        cost += cost_of(subject)
+        if cost >= step:
+            yield subjects[start:end]
+            start, cost = end, 0
+    if start < len(subjects):
+        yield subjects[start:]
 
 
 def first_overlap(patterns: Sequence[str]) -> Steps[tuple[int, int] | None]:
@@ -339,19 +413,24 @@ def first_overlap(patterns: Sequence[str]) -> Steps[tuple[int, int] | None]:
     found: tuple[int, int] | None = None
     cost = 0
     for place, pattern in enumerate(patterns):
-        raw = pattern.encode("utf-8", "surrogatepass")
-        before = index.visited
-        if earlier := index.overlapping(raw):
-            first = min(earlier)
+        raw, first = pattern.encode("utf-8", "surrogatepass"), place
+        cost += cost_of(raw)
+        for places in index.meeting(raw):
+            first = min([first, *places])
+            cost += index.take_cost()
+            if cost >= STEP:
+                yield cost
+                cost = 0
+        if first < place:
             for later in range(first, found[0] if found is not None else place):
                 index.remove(patterns[later].encode("utf-8", "surrogatepass"), later)
+                cost += cost_of(patterns[later])
+                if cost >= STEP:
+                    yield cost
+                    cost = 0
             found = first, place
         elif found is None:
             index.add(raw, place)
-        cost += 1 + (index.visited - before) // NODES_PER_SUBJECT
-        if cost >= STEP:
-            yield cost
-            cost = 0
     return found
 
 
@@ -366,17 +445,20 @@ def first_covered(patterns: Sequence[str]) -> Steps[int | None]:
     if _are_apart(patterns):
         return None
     index: SubjectIndex[int] = SubjectIndex()
-    for place, pattern in enumerate(patterns):
-        index.add(pattern.encode("utf-8", "surrogatepass"), place)
-        if not (place + 1) % STEP:
-            yield STEP
     cost = 0
     for place, pattern in enumerate(patterns):
-        before = index.visited
-        if any(owner != place for owner in index.covering(pattern.encode("utf-8", "surrogatepass"))):
-            return place
-        cost += 1 + (index.visited - before) // NODES_PER_SUBJECT
+        index.add(pattern.encode("utf-8", "surrogatepass"), place)
+        cost += cost_of(pattern)
         if cost >= STEP:
             yield cost
             cost = 0
+    for place, pattern in enumerate(patterns):
+        cost += cost_of(pattern)
+        for owners in index.meeting(pattern.encode("utf-8", "surrogatepass"), covering=True):
+            if any(owner != place for owner in owners):
+                return place
+            cost += index.take_cost()
+            if cost >= STEP:
+                yield cost
+                cost = 0
     return None

@@ -43,6 +43,7 @@ _NAMES: Final = (
 """In order of precedence for a token with several calls."""
 
 _BLANK: Final = r"[\t\n\f\r ]*"
+_BLANKS: Final = frozenset("\t\n\f\r ")
 _INTEGER: Final = r"[+-]?[0-9]+"
 _COMMA: Final = "," + _BLANK
 _FNV_BASIS: Final = 0x811C9DC5
@@ -107,7 +108,7 @@ def _bad(why: str, token: str) -> TransformError:
 
 def _integer(text: str, largest: int) -> int | None:
     """Return a number as Go reads it, None for anything else or beyond `largest`."""
-    if not re.fullmatch(_INTEGER, text):
+    if not (text.isascii() and text.isdecimal()) and not re.fullmatch(_INTEGER, text):
         return None
     number = int(text)
     return number if -largest - 1 <= number <= largest else None
@@ -255,24 +256,25 @@ Reader = Callable[[re.Match[bytes]], bytes]
 class SubjectMapping:
     """A mapping that was compiled."""
 
-    __slots__ = ("_groups", "_literal", "_match", "_passes", "_readers", "_template", "_tokens", "dest", "src")
+    __slots__ = (
+        "_draw", "_functions", "_groups", "_literal", "_match", "_passes", "_readers", "_template", "_tokens",
+        "dest", "src",
+    )  # fmt: skip
 
     def __init__(self, src: str, dest: str, functions: list[Function | None], draw: Callable[[int], int]) -> None:
-        """Plan a mapping that `compile` has checked."""
+        """Keep a mapping that `compile` has checked."""
         self.src = src
         self.dest = dest
-        tokens, targets = src.split("."), dest.split(".")
         self._passes = src == dest == ">"
-        self._tokens = tokens
+        self._tokens = src.split(".")
+        self._functions = functions
+        self._draw = draw
         self._match: Callable[[bytes], re.Match[bytes] | None] | None = None
-        """Compiled with the first subject that may match: a pattern may have more tokens than any message's subject."""
-        self._template = ".".join(
-            target.replace("%", "%%") if function is None and target != ">" else "%b"
-            for target, function in zip(targets, functions, strict=True)
-        ).encode()
+        """Planned with the first subject that may match: a pattern may have more tokens than any message's subject."""
+        self._template = b""
         self._literal = True
-        self._groups: tuple[int, ...] | None = _groups(tokens, targets, functions)
-        self._readers = _readers(tokens, targets, functions, draw) if self._groups is None else []
+        self._groups: tuple[int, ...] | None = ()
+        self._readers: list[Reader] = []
 
     @classmethod
     def compile(
@@ -297,12 +299,28 @@ class SubjectMapping:
         if "*" in targets or (tokens[-1] == ">") != (targets[-1] == ">"):
             raise TransformError("destination", BAD_SUBJECT)
         wildcards = tokens.count("*") if _has_wildcard(tokens) else -1
-        functions = [_checked(target, wildcards, strict) for target in targets]
+        calls = [target for target in dict.fromkeys(targets) if target[0] in "${"]
+        functions = [*map({target: _checked(target, wildcards, strict) for target in calls}.get, targets)]
         if strict and sum(len(function.wildcards) for function in functions if function) < wildcards:
             raise TransformError("destination", f"{_UNUSED_WILDCARDS} in {dest}")
         mapping = cls(src, dest, functions, draw or Sequence(src + dest).draw)
         mapping._literal = literal
         return mapping
+
+    def _planned(self) -> Callable[[bytes], re.Match[bytes] | None]:
+        tokens, targets, functions = self._tokens, self.dest.split("."), self._functions
+        if any(functions):
+            self._template = ".".join(
+                target.replace("%", "%%") if function is None and target != ">" else "%b"
+                for target, function in zip(targets, functions, strict=True)
+            ).encode()
+            self._groups = _groups(tokens, targets, functions)
+            self._readers = _readers(tokens, targets, functions, self._draw) if self._groups is None else []
+        else:
+            text = self.dest.replace("%", "%%").encode()
+            self._template, self._groups = (text[:-1] + b"%b", (len(tokens),)) if targets[-1] == ">" else (text, ())
+        self._match = re.compile(_expression(tokens).encode()).fullmatch
+        return self._match
 
     def apply(self, subject: bytes) -> bytes | None:
         """Return the destination of a subject, or None if the source does not match it."""
@@ -312,7 +330,7 @@ class SubjectMapping:
         if match is None:
             if subject.count(b".") + 1 < len(self._tokens):
                 return None
-            match = self._match = re.compile(_expression(self._tokens).encode()).fullmatch
+            match = self._planned()
         found = match(subject)
         if found is None or (self._literal and (b"*" in subject or b">" in subject) and not _is_literal(subject)):
             return None
@@ -349,18 +367,19 @@ def check_mapping(src: str, dest: str) -> None:
     """Raise TransformError unless a configuration may hold this mapping; texts are ValidateMapping's of nats-server."""
     if not dest:
         return
-    ended = False
-    for token in dest.split("."):
-        if not token or ended:
-            where = f" in {token}" if token else ""
-            raise TransformError("destination", f"{INVALID}: invalid transform{where}")
+    tokens = dest.split(".")
+    end = tokens.index(">") + 1 if ">" in tokens else len(tokens)
+    for token in dict.fromkeys(tokens[:end]):
+        if not token:
+            raise TransformError("destination", f"{INVALID}: invalid transform")
         if looks_like_function(token):
             if not names_function(token):
                 raise TransformError("destination", f"{UNKNOWN_FUNCTION} in {token}")
-        elif token == ">":
-            ended = True
-        elif any(blank in token for blank in "\t\n\f\r "):
+        elif not _BLANKS.isdisjoint(token):
             raise TransformError("destination", f"{INVALID}: invalid transform")
+    if end < len(tokens):
+        where = f" in {tokens[end]}" if tokens[end] else ""
+        raise TransformError("destination", f"{INVALID}: invalid transform{where}")
     SubjectMapping.compile(src, dest)
 
 

@@ -26,7 +26,7 @@ from natsctl.api.codec import encode
 from natsctl.api.errors import ErrCode
 from natsctl.api.stream import StorageType, StreamConfig
 from natsctl.api.stream_rules import Draft
-from natsctl.api.subject_index import NODES_PER_SUBJECT, STEP, SubjectIndex
+from natsctl.api.subject_index import STEP, SubjectIndex, cost_of, pieces
 from natsctl.api.times import format_time
 from natsctl.api.versions import API_LEVEL
 from natsctl.broker.imports.account_config import GLOBAL_ACCOUNT
@@ -36,7 +36,7 @@ from natsctl.jetstream.consumers.consumer_router import ConsumerRouter
 from natsctl.jetstream.endpoints.templates import Templates
 from natsctl.jetstream.streams.stream import Stream, StreamMeta
 from natsctl.jetstream.work import Work
-from natsctl.store.steps import Steps, finish, pieces
+from natsctl.store.steps import Steps, finish
 from natsctl.store.stream import StreamStore
 
 if TYPE_CHECKING:
@@ -221,19 +221,15 @@ class StreamSubjects:
         if unclaimed is not None:
             self._end(unclaimed)
         try:
-            cost = 0
-            for subject in dict.fromkeys(config.subjects):
-                raw, before = subject.encode(), self._index.visited
-                if self._is_taken(raw, config.name):
-                    return False
-                self._index.add(raw, claim)
-                claim.subjects.append(raw)
-                cost += 1 + (self._index.visited - before) // NODES_PER_SUBJECT
-                if cost >= STEP:
+            for piece in pieces([*dict.fromkeys(config.subjects)]):
+                for subject in piece:
+                    raw = subject.encode()
+                    self._index.add(raw, claim)  # before the comparison, so that who claims meanwhile finds it
+                    claim.subjects.append(raw)
+                if (cost := sum(map(cost_of, piece))) >= STEP:
                     yield cost
-                    cost = 0
-            kept = True
-            return True
+            kept = not (yield from self.finding_taken(config))
+            return kept
         finally:
             if not kept:
                 self.unclaim(config)
@@ -268,23 +264,29 @@ class StreamSubjects:
     def _end(self, claim: SubjectClaim) -> None:
         claim.end(self._index, self._long_work)
 
-    def _is_taken(self, subject: bytes, name: str) -> bool:
-        return any(not claim.ended and claim.config.name != name for claim in self._index.overlapping(subject))
-
     def taken(self, config: StreamConfig) -> bool:
         """Return whether another stream captures part of a stream's subjects."""
         return finish(self.finding_taken(config))
 
     def finding_taken(self, config: StreamConfig) -> Steps[bool]:
-        for piece in pieces(config.subjects):
-            if any(self._is_taken(subject.encode(), config.name) for subject in piece):
-                return True
-            yield STEP
+        cost = 0
+        for subject in config.subjects:
+            cost += cost_of(subject)
+            for claims in self._index.meeting(subject.encode()):
+                if any(not claim.ended and claim.config.name != config.name for claim in claims):
+                    return True
+                cost += self._index.take_cost()
+                if cost >= STEP:
+                    yield cost
+                    cost = 0
         return False
 
-    def colliding(self, subject: str) -> set[str]:
-        claims = self._index.overlapping(subject.encode())
-        return {claim.config.name for claim in claims if self._claims.get(claim.config.name) is claim}
+    def colliding(self, subject: str) -> Steps[set[str]]:
+        names = set[str]()
+        for claims in self._index.meeting(subject.encode()):
+            names |= {claim.config.name for claim in claims if self._claims.get(claim.config.name) is claim}
+            yield self._index.take_cost()
+        return names
 
 
 class JetStreamAccount:
@@ -440,10 +442,10 @@ class JetStreamAccount:
         leaving += [self.remove_and_advise(name) for name in tuple(self.streams)]
         return leaving + [self.offline.remove(name) for name in self.offline.reasons()]
 
-    def by_name(self, subject: str = "") -> list[Stream]:
+    def by_name(self, subject: str = "") -> Steps[list[Stream]]:
         """Return streams in order of their names; with `subject` those with a subject that collides with it."""
-        names = self.subjects.colliding(subject) if subject else self.streams
-        return [self.streams[name] for name in sorted(names)]
+        names = (yield from self.subjects.colliding(subject)) if subject else self.streams
+        return [self.streams[name] for name in sorted(names) if name in self.streams]
 
     def used(self, storage: StorageType) -> int:
         return sum(s.store.bytes for s in self.streams.values() if s.config.storage is storage)

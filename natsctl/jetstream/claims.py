@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import TypeVar
 
-from natsctl.api.subject_index import SubjectIndex
+from natsctl.api.subject_index import SubjectIndex, cost_of
 from natsctl.broker.deferred_work import MANY_SUBS, SUBS_STEP
 
 C = TypeVar("C", bound="Claim")
@@ -31,7 +31,7 @@ class Claim:
             return
         self.ended = True
         removing = self._removing(index)
-        if len(self.subjects) > MANY_SUBS:
+        if sum(map(cost_of, self.subjects)) > MANY_SUBS:
             long_work.append(removing)
         else:
             for _ in removing:
@@ -39,6 +39,9 @@ class Claim:
 
     def _removing(self: C, index: SubjectIndex[C]) -> Iterator[None]:
         while self.subjects:
-            for _ in range(min(SUBS_STEP, len(self.subjects))):
-                index.remove(self.subjects.pop(), self)
+            cost = 0
+            while self.subjects and cost < SUBS_STEP:
+                subject = self.subjects.pop()
+                index.remove(subject, self)
+                cost += cost_of(subject)
             yield

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from natsctl.native import lib
-from natsctl.store.steps import Steps, pieces
+from natsctl.store.steps import STEP, Steps, pieces
 
 MATCH_CACHE_ENTRIES = 8192
 """Verdicts remembered per filter; the cache is emptied when full."""
@@ -16,6 +16,8 @@ MANY_PATTERNS = 8
 """Number of patterns from which subjects are looked up by token: a regular expression would try each in turn."""
 NATIVE_PATTERNS = 8192
 """Maximum number of patterns that the native module makes a tree of for each step: half a millisecond."""
+BYTES_PER_SUBJECT = 32
+"""Bytes of a long pattern that cost as much as a short one."""
 PATTERNS_PER_SUBJECT = 8
 """A tree of that many patterns takes as long as one lookup in Python."""
 
@@ -47,9 +49,13 @@ class Filters:
         filters._compile(given, wildcards)
         if len(filters.wildcards) > MANY_PATTERNS:
             tree = _Patterns()
-            for patterns in pieces(filters.wildcards):
-                tree.add(patterns)
-                yield len(patterns)
+            cost = 0
+            for pattern in filters.wildcards:
+                tree.add((pattern,))
+                cost += 1 + len(pattern) // BYTES_PER_SUBJECT
+                if cost >= STEP:
+                    yield cost
+                    cost = 0
             filters._regex = tree.fullmatch
         return filters
 

@@ -1,8 +1,11 @@
 """The index of subject patterns agrees with a comparison of each pattern."""
 
+from unittest import mock
+
 from hypothesis import given
 from hypothesis import strategies as st
 
+from natsctl.api import subject_index
 from natsctl.api.subject_index import SubjectIndex, finish, first_covered, first_overlap
 from natsctl.api.subjects import is_subset, overlaps
 from tests.support import tiers
@@ -17,6 +20,13 @@ PATTERNS |= st.just(b">")
 def test_the_index_finds_what_overlaps_and_what_matches(
     patterns: list[bytes], removed: set[int], wanted: bytes, subject: bytes
 ) -> None:
+    check_what_is_found(patterns, removed, wanted, subject)
+    for depth in (1, 2):
+        with mock.patch.multiple(subject_index, MAX_DEPTH=depth, WALK_STEP=3):
+            check_what_is_found(patterns, removed, wanted, subject)
+
+
+def check_what_is_found(patterns: list[bytes], removed: set[int], wanted: bytes, subject: bytes) -> None:
     index: SubjectIndex[int] = SubjectIndex()
     for at, pattern in enumerate(patterns):
         index.add(pattern, at)
@@ -24,6 +34,7 @@ def test_the_index_finds_what_overlaps_and_what_matches(
     for at in removed:
         assert index.remove(kept.pop(at, b"unknown"), at) is (at < len(patterns))
     assert sorted(index.overlapping(wanted)) == [at for at, one in kept.items() if overlaps(one, wanted)]
+    assert sorted(index.covering(wanted)) == [at for at, one in kept.items() if is_subset(wanted, one)]
     assert sorted(index.matching(subject)) == [at for at, one in kept.items() if is_subset(subject, one)]
     assert sorted(index) == list(kept) and index.count == len(kept)
 

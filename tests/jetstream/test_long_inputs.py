@@ -61,6 +61,10 @@ def crossing(count: int) -> list[str]:
     return [f"s.*.x{number}" if number % 2 else f"s.y{number}.*.z" for number in range(count)]
 
 
+def wide(first: str, tokens: int) -> str:
+    return ".".join([first, *["*"] * tokens])
+
+
 def update(jet: Jet, count: int) -> Any:
     return jet.api("STREAM.UPDATE.A", {"name": "A", "storage": "memory", "subjects": subjects(count)})
 
@@ -107,6 +111,22 @@ INPUTS: Final[dict[str, tuple[Callable[[Jet, int], object], Callable[[Jet, int],
     "wide subjects": (
         lambda jet, count: None,
         lambda jet, count: create(jet, subjects=[f"s.*.{number}" for number in range(count)]),
+    ),
+    "tokens of a subject": (
+        lambda jet, count: None,
+        lambda jet, count: create(
+            jet, subjects=[wide("a", 20 * count), wide("b", 20 * count)], republish={"src": wide("a", 20 * count)}
+        ),
+    ),
+    "subjects of many tokens": (
+        lambda jet, count: None,
+        lambda jet, count: create(jet, subjects=[wide(f"s{number}", 1_000) for number in range(count // 20)]),
+    ),
+    "tokens of a transform": (
+        lambda jet, count: None,
+        lambda jet, count: create(
+            jet, subjects=["a.*"], subject_transform={"src": "a.*", "dest": ".".join(["$1", "b"] * 20 * count)}
+        ),
     ),
     CROSSING: (lambda jet, count: None, lambda jet, count: create(jet, subjects=crossing(count // 4))),
     "subjects of an update": (lambda jet, count: create(jet, subjects=["first"]), update),
@@ -156,6 +176,22 @@ INPUTS: Final[dict[str, tuple[Callable[[Jet, int], object], Callable[[Jet, int],
     "unknown fields": (
         lambda jet, count: None,
         lambda jet, count: create(jet, **{f"k{number}": 1 for number in range(count)}),
+    ),
+    "values instead of one": (
+        lambda jet, count: None,
+        lambda jet, count: jet.wire.request("$JS.API.STREAM.CREATE.A", b"{}" * 20 * count),
+    ),
+    "backoff": (
+        lambda jet, count: create(jet, subjects=["s.>"]),
+        lambda jet, count: consume(jet, backoff=[1] * 10 * count, max_deliver=20 * count),
+    ),
+    "priority groups": (
+        lambda jet, count: create(jet, subjects=["s.>"]),
+        lambda jet, count: consume(jet, priority_policy="overflow", priority_groups=["g"] * 20 * count),
+    ),
+    "filters of many tokens": (
+        lambda jet, count: create(jet, subjects=["*.>"]),
+        lambda jet, count: consume(jet, filter_subjects=[wide(f"s{number}", 1_000) for number in range(count // 20)]),
     ),
     "filters": (
         lambda jet, count: create(jet, subjects=["s.>"]),

@@ -24,9 +24,10 @@ from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
+from natsctl.api import subject_index
 from natsctl.api.consumer_config import filters_of
 from natsctl.api.stream import RetentionPolicy
-from natsctl.api.subject_index import NODES_PER_SUBJECT, SubjectIndex
+from natsctl.api.subject_index import SubjectIndex, cost_of
 from natsctl.jetstream.claims import Claim
 from natsctl.store.filters import ALL, Filters
 from natsctl.store.steps import STEP, Steps, pieces
@@ -80,11 +81,11 @@ class Interest:
 
     def _claiming(self, subjects: Sequence[str]) -> Steps[FilterClaim]:
         claim = FilterClaim((yield from Filters.compiling(subjects)))
-        for piece in pieces(claim.filters.subjects):
+        for piece in subject_index.pieces(claim.filters.subjects):
             for subject in piece:
                 self._patterns.add(subject, claim)
             claim.subjects += piece
-            yield len(piece)
+            yield sum(map(cost_of, piece))
         return claim
 
     def unclaim(self, claim: FilterClaim) -> None:
@@ -127,16 +128,15 @@ class Interest:
 
     def overlapping(self, patterns: Sequence[bytes]) -> Steps[dict[Consumer, None]]:
         found = dict(self._unfiltered)
-        cost, before = 0, self._patterns.visited
+        cost = 0
         for pattern in patterns:
-            for claim in self._patterns.overlapping(pattern):
-                if claim.consumer is not None:
-                    found[claim.consumer] = None
-            cost += 1 + (self._patterns.visited - before) // NODES_PER_SUBJECT
-            before = self._patterns.visited
-            if cost >= STEP:
-                yield cost
-                cost = 0
+            cost += cost_of(pattern)
+            for claims in self._patterns.meeting(pattern):
+                found |= dict.fromkeys([claim.consumer for claim in claims if claim.consumer is not None])
+                cost += self._patterns.take_cost()
+                if cost >= STEP:
+                    yield cost
+                    cost = 0
         return found
 
     def _filtering(self, subject: bytes) -> Consumers:

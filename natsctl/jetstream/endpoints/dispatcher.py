@@ -68,7 +68,7 @@ MAX_WAITING: Final = 10_000
 COST: Final = 256
 """Share of one request in a turn's budget of messages: the infos of a page."""
 
-LARGE_BODY: Final = 64 << 10
+LARGE_BODY: Final = 16 << 10
 """Size of a request in bytes from which it is decoded in steps."""
 
 _LIMIT_REACHED: Final = ApiLimitReached.SUBJECT.encode()

@@ -252,9 +252,10 @@ def _info_with_subjects(
     return _shown(js, stream, request, found, page)
 
 
-def names(js: JetStreamAccount, request: ApiRequest) -> Outcome:
+def names(js: JetStreamAccount, request: ApiRequest) -> Steps[Outcome]:
     wanted = request.decoded(StreamsRequest)
-    found = sorted([*(stream.name for stream in js.by_name(wanted.subject)), *_offline(js, wanted)])
+    streams = yield from js.by_name(wanted.subject)
+    found = sorted([*(stream.name for stream in streams), *_offline(js, wanted)])
     offset = _clamped(wanted.offset, len(found))
     page = found[offset : offset + NAMES_PAGE]
     return StreamNamesAnswer(total=len(found), offset=offset, limit=NAMES_PAGE, streams=page or None)
@@ -263,7 +264,7 @@ def names(js: JetStreamAccount, request: ApiRequest) -> Outcome:
 def list_streams(js: JetStreamAccount, request: ApiRequest) -> Steps[Outcome]:
     wanted = request.decoded(StreamsRequest)
     offline = _offline(js, wanted)
-    served = {stream.name: stream for stream in js.by_name(wanted.subject)}
+    served = {stream.name: stream for stream in (yield from js.by_name(wanted.subject))}
     names = sorted([*served, *offline])
     offset = _clamped(wanted.offset, len(names))
     page: list[Stream] = []

@@ -28,6 +28,7 @@ import msgspec
 from natsctl.api import headers
 from natsctl.api.advisories import ActionType, StreamAction
 from natsctl.api.stream import StreamConfig, StreamInfo, StreamState
+from natsctl.api.subject_index import cost_of, pieces
 from natsctl.api.times import ZERO_TIME, format_time
 from natsctl.jetstream.consumers.consumer import Consumer
 from natsctl.jetstream.consumers.consumer_set import ConsumerSet
@@ -46,7 +47,7 @@ from natsctl.jetstream.work import Work
 from natsctl.store.errors import StoreDamagedError, StoreError, StoreFullError
 from natsctl.store.filters import ALL, Filters
 from natsctl.store.message import RemovedMessage, StoredMessage
-from natsctl.store.steps import STEP, Steps, finish, pieces
+from natsctl.store.steps import Steps, finish
 from natsctl.store.stream import RecordsCallback, StreamStore
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ class StreamMeta(msgspec.Struct, frozen=True):
 
 
 CAPTURES_STEP: Final = 128
-"""Subjects of a stream that are subscribed to in one step."""
+"""Cost of the subjects that are subscribed to in one step."""
 COMMIT_NS: Final = 60 * 1_000_000_000
 """Largest difference in time between the first and the last message of a commit."""
 
@@ -325,8 +326,8 @@ class Stream:
                     capture = self.account.subscribe(subject, sink.publish, run=sink.publish_run)
                     capture.stream = self.name
                     self._captures[subject] = capture
-            if len(names) == CAPTURES_STEP:
-                yield STEP
+            if (cost := sum(map(cost_of, names))) >= CAPTURES_STEP:
+                yield cost
 
     def hold_back(self, closed: bool) -> None:
         """Hold messages, acks and pull requests while a job changes the stream; direct gets check for themselves."""
