@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
 
 from natsctl.api.errors import UsageError
 from natsctl.api.subjects import API_PREFIX, LEGACY_NEXT_PREFIX, MAX_NAME_BYTES, is_valid_name
+from natsctl.hints import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from natsctl.api.model import Model

@@ -9,7 +9,8 @@ import enum
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, ClassVar, Final
+
+from natsctl.hints import TYPE_CHECKING, ClassVar, Final
 
 if TYPE_CHECKING:
     from natsctl.api.catalogue import ApiError

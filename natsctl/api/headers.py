@@ -1,9 +1,11 @@
 """NATS header blocks as bytes: `NATS/1.0[ status[ text]]` CRLF, `Key: Value` CRLF …, CRLF. Keys are case-sensitive."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable
-from typing import Final
 
 from natsctl.api.errors import ProtocolError
+from natsctl.hints import Final
 
 VERSION: Final = b"NATS/1.0"
 NO_RESPONDERS_BLOCK: Final = b"NATS/1.0 503\r\n\r\n"

@@ -1,6 +1,8 @@
 """Subject grammar and matching, for text and bytes alike, and the prefixes of JetStream."""
 
-from typing import AnyStr, Final
+from __future__ import annotations
+
+from natsctl.hints import AnyStr, Final
 
 API_PREFIX: Final = "$JS.API"
 ACK_PREFIX: Final = "$JS.ACK"

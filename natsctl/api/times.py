@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from functools import lru_cache
-from typing import Final, Protocol
 
 from natsctl.api.units import SECOND
+from natsctl.hints import Final, Protocol
 
 ZERO_TIME: Final = "0001-01-01T00:00:00Z"
 """Go's zero time."""
@@ -109,8 +109,6 @@ class Clock(Protocol):
 
     def now_ns(self) -> int:
         """Return the wall clock, ns since the Unix epoch; it may jump."""
-        ...
 
     def monotonic_ns(self) -> int:
         """Return a clock that never goes back, ns since an arbitrary start."""
-        ...

@@ -4,9 +4,12 @@ Durations are Go's (`1h2m3.5s`, units ns us µs ms s m h) with the units of the 
 M (30 d), y and Y (365 d). Sizes accept K M G T P E, also as KB / KiB (always powers of 1024).
 """
 
+from __future__ import annotations
+
 import re
 from functools import lru_cache
-from typing import Final
+
+from natsctl.hints import Final
 
 NANOSECOND: Final = 1
 MICROSECOND: Final = 1_000

@@ -1,6 +1,10 @@
 """The nats-server release that this server follows: its version and its JetStream API level."""
 
-from typing import Final, NamedTuple
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from natsctl.hints import Final, NamedTuple
 
 SERVER_VERSION: Final = "2.15.2"
 """nats-server version that clients may assume; they gate features on it."""
@@ -22,6 +26,12 @@ def is_level_met(level: str | bytes) -> bool:
     digits = level.decode("latin-1") if isinstance(level, bytes) else level
     sign = digits[:1] in ("+", "-")
     return digits[sign:].isascii() and digits[sign:].isdigit() and int(digits) <= API_LEVEL
+
+
+def metadata_level(metadata: Mapping[str, str] | None, key: str = REQUIRED_LEVEL_KEY) -> int:
+    """Return the API level in the metadata of a stream or consumer, 0 without one: its server's with `LEVEL_KEY`."""
+    text = str((metadata or {}).get(key, ""))
+    return int(text) if text.isdecimal() else 0
 
 
 class RequiredLevel(NamedTuple):

@@ -6,7 +6,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from natsctl.api.errors import ApiResponseError, ErrCode, NatsctlError, UsageError
 from natsctl.cli.framework import output
@@ -25,6 +24,7 @@ from natsctl.client.buckets import (
     bucket_name_pages,
     bucket_names,
 )
+from natsctl.hints import TYPE_CHECKING, Annotated, Any, TypeVar
 
 if TYPE_CHECKING:
     from natsctl.cli.answer_documents import AnyBucket
@@ -168,7 +168,9 @@ def list_buckets(session: Session, kind: BucketKind, *, names: bool, json: bool)
     if names:
         emit_name_pages(session.ask, lambda manager: bucket_name_pages(manager, kind))
         return
-    infos, absent = session.ask(lambda manager: bucket_infos(manager, kind))
+    from natsctl.cli.render.streams import LISTED
+
+    infos, absent = session.ask(lambda manager: bucket_infos(manager, kind, None if json else LISTED))
     if json:
         output.emit_json([_document(kind, info) for info in infos])
     elif infos:

@@ -7,10 +7,8 @@ nanoseconds.
 
 from __future__ import annotations
 
-import base64
 import sys
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Annotated, Any
 
 from natsctl.api.errors import UsageError
 from natsctl.api.units import parse_duration
@@ -26,6 +24,7 @@ from natsctl.cli.messaging.bodies import read_body
 from natsctl.cli.render.text import duration, safe
 from natsctl.client.buckets import KV, WatchOptions
 from natsctl.client.buckets import Entry as ReadEntry
+from natsctl.hints import TYPE_CHECKING, Annotated, Any
 
 if TYPE_CHECKING:
     from natsctl.client.kv import KeyValueBucket as OpenBucket
@@ -269,6 +268,8 @@ def value_fields(value: bytes) -> dict[str, str]:
     try:
         return {"value": value.decode()}
     except UnicodeDecodeError:
+        import base64
+
         return {"value_base64": base64.b64encode(value).decode()}
 
 

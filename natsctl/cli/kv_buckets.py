@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Annotated, Any
 
 from natsctl.api.errors import UsageError
 from natsctl.api.units import MINUTE, format_size, parse_length, plural
@@ -55,13 +54,13 @@ from natsctl.cli.framework.flags import (
     removed,
     without_defaults,
 )
-from natsctl.cli.framework.live import progress
 from natsctl.cli.framework.parameters import Argument, Option
 from natsctl.cli.framework.session import Session
 from natsctl.cli.kv import open_bucket, read_ttl
 from natsctl.cli.render.text import safe
 from natsctl.client import asset_config
 from natsctl.client.buckets import ALL_KEYS, KV, Entry, check_pattern, is_pattern
+from natsctl.hints import TYPE_CHECKING, Annotated, Any
 
 if TYPE_CHECKING:
     from natsctl.client.kv import KeyValueBucket
@@ -175,13 +174,18 @@ def info(session: Session, bucket: BucketName = None, json: Json = False) -> Non
     show_bucket(KV, live_bucket(session, KV, bucket), json)
 
 
+KeyFilter = Annotated[str | None, Argument(metavar="FILTER", help="only these keys, such as db.* or db.>")]
+Verbose = Annotated[bool, Option("--verbose", "-v", help="a table of the keys")]
+Values = Annotated[bool, Option("--display-value", help="include values")]
+
+
 def ls(
     session: Session,
     bucket: BucketName = None,
-    keys: Annotated[str | None, Argument(metavar="FILTER", help="only these keys, such as db.* or db.>")] = None,
+    keys: KeyFilter = None,
     names: Names = False,
-    verbose: Annotated[bool, Option("--verbose", "-v", help="a table of the keys")] = False,
-    values: Annotated[bool, Option("--display-value", help="include values")] = False,
+    verbose: Verbose = False,
+    values: Values = False,
     json: Json = False,
 ) -> None:
     """List the buckets, or the keys of one.
@@ -380,6 +384,8 @@ def _purge_many(
         return
     done: dict[str, Any] = {"bucket": bucket.name, "success": True, "keys": len(keys)}
     if markers:
+        from natsctl.cli.framework.live import progress
+
         with progress(f"Purging {bucket.name}", len(keys), "keys", quiet=json) as tracker:
             session.run(lambda _: mark_purged(bucket, keys, ttl_ns, tracker.at))
         done |= {"markers": len(keys), "purged": messages}
@@ -419,6 +425,8 @@ def compact(
         question = f"purge {plural(len(found), 'deleted key')} of Bucket {bucket}"
         if not confirmed(session, question, force):
             return
+        from natsctl.cli.framework.live import progress
+
         with progress(f"Compacting {bucket}", len(found), "keys", quiet=json) as tracker:
             done["purged"] = session.run(lambda _: compact_bucket(opened, found, tracker.at))
     if json:

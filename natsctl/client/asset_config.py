@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
 
 from natsctl.api.errors import UsageError
 from natsctl.api.units import MINUTE
 from natsctl.client.buckets import KV, OBJECTS
+from natsctl.hints import Any, Final
 
 WINDOW_NS: Final = 2 * MINUTE
 LIMITS: Final = ("max_consumers", "max_msgs", "max_bytes", "max_msgs_per_subject", "max_msg_size")

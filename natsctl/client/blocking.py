@@ -5,22 +5,25 @@ take whole frames from it, answer PINGs on the way and keep messages of other su
 requests. A caller that needs bytes as fast as they arrive calls `read`, cuts them into frames itself, passes lines that
 are not messages to `handle_line`, and returns the rest with `unread` before any other request.
 
-Failures are TimeoutError, ServerLineError, ConnectionError and ValueError. This module imports only `wire`, because
-Spark carries it to executors that have no natsctl.
+Failures are TimeoutError, ServerLineError, ConnectionError and ValueError. This module imports only `wire` and
+`hints`, because Spark carries it to executors that have no natsctl.
 """
 
 from __future__ import annotations
 
+import _socket  # `socket` makes enumerations of its constants: a fifth of the start of an empty Python
 import os
-import socket
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from functools import partial
 from types import coroutine
-from typing import Any, Final, Generic, NoReturn, TypeVar
 
+from natsctl.hints import TYPE_CHECKING, Any, Final, Generic, NoReturn, TypeVar
 from natsctl.wire.client import PING_LINE, ClientCredentials, ClientProtocol, encode_pub, encode_sub, encode_unsub
 from natsctl.wire.server_frames import BrokenFrameError, FrameBuffer, frames
+
+if TYPE_CHECKING:
+    import socket
 
 T = TypeVar("T")
 
@@ -43,7 +46,7 @@ class BlockingConnection:
     def __init__(self, inbox_prefix: str = "_INBOX") -> None:
         self._inbox_prefix = inbox_prefix
         self._protocol = ClientProtocol(ClientCredentials(), name="")
-        self._wire: socket.socket | None = None
+        self._wire: _socket.socket | None = None
         self._rest = b""
         self._inbox = ""
         self._requests = 0
@@ -67,11 +70,11 @@ class BlockingConnection:
         Raises OSError, and as `ClientProtocol.receive`.
         """
         deadline_s = time.monotonic() + timeout_s
-        wire = socket.create_connection((host, port), timeout_s)  # type: ignore[arg-type]  # bytes too
+        wire = _connected(host, port, timeout_s)
         try:
-            wire.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            wire.setsockopt(_socket.IPPROTO_TCP, _socket.TCP_NODELAY, 1)
             if tls_first:
-                wire = encrypt(wire)
+                wire = encrypt(_whole(wire))
             while not protocol.ready:
                 wire.settimeout(max(deadline_s - time.monotonic(), _SHORTEST_S))
                 data = wire.recv(READ_BYTES)
@@ -81,7 +84,7 @@ class BlockingConnection:
                     raise ConnectionError("the server closed the connection")
                 answer = protocol.receive(data)
                 if protocol.starts_tls:
-                    wire = encrypt(wire)
+                    wire = encrypt(_whole(wire))
                     answer = protocol.secured()
                 if answer:
                     wire.sendall(answer)
@@ -220,10 +223,36 @@ class BlockingConnection:
         finally:
             self.unread(b"".join(others) + buffer.kept + data[at:])
 
-    def _open_wire(self) -> socket.socket:
+    def _open_wire(self) -> _socket.socket:
         if self._wire is None:
             raise ConnectionError("the connection is closed")
         return self._wire
+
+
+def _connected(host: str | bytes, port: int, timeout_s: float) -> _socket.socket:
+    """Return a socket that is connected to the first address of a host that answers; raises OSError."""
+    failure = OSError("the host has no address")
+    for family, kind, protocol, _, address in _socket.getaddrinfo(host, port, 0, _socket.SOCK_STREAM):
+        wire = _socket.socket(family, kind, protocol)
+        wire.settimeout(timeout_s)
+        try:
+            wire.connect(address)
+        except OSError as reason:
+            wire.close()
+            failure = reason
+        else:
+            return wire
+    raise failure
+
+
+def _whole(wire: _socket.socket) -> socket.socket:
+    """Return a socket as the class that TLS needs."""
+    import socket
+
+    timeout_s = wire.gettimeout()
+    whole = socket.socket(fileno=wire.detach())
+    whole.settimeout(timeout_s)
+    return whole
 
 
 @coroutine

@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from natsctl.api.errors import ApiResponseError, ErrCode, NatsctlError, NothingReceivedError, UsageError
 from natsctl.api.units import SECOND, format_duration, parse_duration
+from natsctl.hints import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
     from natsctl.api.answers import StreamInfoAnswer
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from natsctl.client.manager import Manager
     from natsctl.client.message import Headers
     from natsctl.client.messaging.consumers import DeliveredMessage, OrderedReader
-    from natsctl.client.requests import Answer, Listing
+    from natsctl.client.requests import Answer, ListedFields, Listing
 
 
 WRONG_LAST_SEQUENCE = frozenset((ErrCode.STREAM_WRONG_LAST_SEQUENCE, ErrCode.STREAM_WRONG_LAST_SEQUENCE_CONSTANT))
@@ -154,27 +154,29 @@ async def bucket_name_pages(manager: Manager, kind: BucketKind) -> AsyncIterator
         yield [kind.bucket_of(name) for name in page if kind.is_mine(name)]
 
 
-async def bucket_infos(manager: Manager, kind: BucketKind) -> tuple[list[Answer[StreamInfo]], list[str]]:
+async def bucket_infos(
+    manager: Manager, kind: BucketKind, fields: ListedFields | None = None
+) -> tuple[list[Answer[StreamInfo]], list[str]]:
     """Return the streams of all buckets of a kind, and the names of those that the server could not show.
 
-    Names are cheap and complete, the list by subject leaves out mirrors: those are asked for one by one.
+    Names are cheap and complete, the list by subject leaves out mirrors: those are asked for one by one. `fields` as in
+    `Manager.stream_list`.
     """
+    from natsctl.client.manager import STREAM
     from natsctl.client.requests import Answer, together
 
-    asked: list[Any] = [bucket_names(manager, kind), manager.stream_list(subject=kind.subject)]
+    asked: list[Any] = [bucket_names(manager, kind), manager.stream_list(subject=kind.subject, fields=fields)]
     names, listed = await together(manager.connection, *asked)
     found = {one.raw["config"]["name"]: one for one in listed if kind.is_mine(one.raw["config"]["name"])}
     absent = _unreachable(listed, kind)
     left = [name for name in names if kind.prefix + name not in found and name not in absent]
 
     async def one(bucket: str) -> Answer[StreamInfo] | None:
-        from natsctl.api.stream import StreamInfo
-
         try:
             answer = await manager.stream_info(kind.prefix + bucket)
         except NatsctlError:
             return None
-        return Answer(StreamInfo, answer.subject, raw=answer.raw)
+        return Answer(STREAM, answer.subject, raw=answer.raw)
 
     more = dict(zip(left, await together(manager.connection, *(one(name) for name in left)), strict=True))
     absent += [name for name, answer in more.items() if answer is None]

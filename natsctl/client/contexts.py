@@ -13,15 +13,15 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
 
 from natsctl.api.errors import ExitCode, NatsctlError, UsageError, file_errors
-from natsctl.client.atomic_file import FileChange
 from natsctl.client.settings import Settings
+from natsctl.hints import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from natsctl.client.atomic_file import FileChange
     from natsctl.client.context_file import Document
 
 _NONE = "there are no contexts: natsctl context add NAME makes one"
@@ -127,7 +127,7 @@ class Contexts:
 
         whole = complete(document)
         settings_of(whole, name, self._environment)
-        return FileChange(self.path(name), json.dumps(whole, indent=2, ensure_ascii=False) + "\n")
+        return _change(self.path(name), json.dumps(whole, indent=2, ensure_ascii=False) + "\n")
 
     def select(self, name: str) -> list[FileChange]:
         """Return the files that make a context the selected one; raises ContextNotFoundError."""
@@ -138,16 +138,16 @@ class Contexts:
     def selecting(self, name: str) -> list[FileChange]:
         """Return the same for a context that is written along with them."""
         before = self.selected()
-        writes = [FileChange(self._folder / "context.txt", name)]
+        writes = [_change(self._folder / "context.txt", name)]
         if before and before != name:
-            writes.append(FileChange(self._folder / "previous-context.txt", before))
+            writes.append(_change(self._folder / "previous-context.txt", before))
         return writes
 
     def unselect(self) -> list[FileChange]:
         """Return the files that make no context the selected one."""
         before = self.selected()
-        writes = [FileChange(self._folder / "context.txt", None)]
-        return [*writes, FileChange(self._folder / "previous-context.txt", before)] if before else writes
+        writes = [_change(self._folder / "context.txt", None)]
+        return [*writes, _change(self._folder / "previous-context.txt", before)] if before else writes
 
     def remove(self, name: str) -> FileChange:
         """Return the file that goes with a context.
@@ -161,7 +161,13 @@ class Contexts:
                 f"context {name} is the selected one",
                 hint="natsctl context unselect first, or select another one",
             )
-        return FileChange(self.path(name), None)
+        return _change(self.path(name), None)
+
+
+def _change(path: Path, text: str | None) -> FileChange:
+    from natsctl.client.atomic_file import FileChange
+
+    return FileChange(path, text)
 
 
 def write(change: FileChange) -> None:

@@ -9,7 +9,6 @@ and the reverse; the tests hold both. Source: ADR-8, ADR-48.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
 
 from natsctl.api import endpoints
 from natsctl.api.errors import ApiResponseError, ErrCode, ExitCode, NatsctlError
@@ -35,6 +34,7 @@ from natsctl.client.buckets import (
 from natsctl.client.message import DryRunError, Planned
 from natsctl.client.messaging import messages
 from natsctl.client.requests import Answer, together
+from natsctl.hints import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from natsctl.api.answers import StreamInfoAnswer, StreamPurgeAnswer

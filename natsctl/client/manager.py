@@ -12,13 +12,13 @@ refuses; one that does not is asked for its level first.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Mapping
-from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from natsctl.api import endpoints
 from natsctl.api.errors import ApiResponseError, ErrCode, NatsctlError, NotAuthorisedError
 from natsctl.api.versions import RequiredLevel
 from natsctl.client.message import AckedMessages
-from natsctl.client.requests import Answer, Listing, Requests, number_in
+from natsctl.client.requests import Answer, ListedFields, Listing, Requests, number_in
+from natsctl.hints import TYPE_CHECKING, Any, Final, TypeVar
 
 if TYPE_CHECKING:
     from natsctl.api.answers import (
@@ -53,6 +53,10 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
+
+STREAM: Final = "stream.StreamInfo"
+CONSUMER: Final = "consumer.ConsumerInfo"
+"""Models of the entries of lists, by their paths below natsctl.api: not every list needs them."""
 
 
 class Manager:
@@ -148,19 +152,20 @@ class Manager:
         body = {"subject": subject} if subject else None
         return self.requests.name_pages(endpoints.STREAM_NAMES, "streams", body=body)
 
-    async def stream_list(self, *, subject: str = "") -> Listing[Answer[StreamInfo]]:
-        """Return configuration and state of all streams, or of streams that store messages on `subject`."""
-        from natsctl.api.stream import StreamInfo
+    async def stream_list(
+        self, *, subject: str = "", fields: ListedFields | None = None
+    ) -> Listing[Answer[StreamInfo]]:
+        """Return configuration and state of all streams, or of streams that store messages on `subject`.
 
+        With `fields` only these are checked, and the values may have only these.
+        """
         body = {"subject": subject} if subject else None
-        return await self.requests.entries(endpoints.STREAM_LIST, "streams", StreamInfo, body=body)
+        return await self.requests.entries(endpoints.STREAM_LIST, "streams", STREAM, body=body, fields=fields)
 
     def stream_pages(self, *, subject: str = "") -> AsyncIterator[Listing[Answer[StreamInfo]]]:
         """Yield the entries of `stream_list`, each page as it arrives."""
-        from natsctl.api.stream import StreamInfo
-
         body = {"subject": subject} if subject else None
-        return self.requests.entry_pages(endpoints.STREAM_LIST, "streams", StreamInfo, body=body)
+        return self.requests.entry_pages(endpoints.STREAM_LIST, "streams", STREAM, body=body)
 
     async def message_get(
         self, stream: str, *, seq: int = 0, last_by_subj: str = "", next_by_subj: str = ""
@@ -248,17 +253,13 @@ class Manager:
         """Yield the names of each page as it arrives, without repeated ones."""
         return self.requests.name_pages(endpoints.CONSUMER_NAMES, "consumers", stream)
 
-    async def consumer_list(self, stream: str) -> Listing[Answer[ConsumerInfo]]:
-        """Return configuration and state of a stream's consumers."""
-        from natsctl.api.consumer import ConsumerInfo
-
-        return await self.requests.entries(endpoints.CONSUMER_LIST, "consumers", ConsumerInfo, stream)
+    async def consumer_list(self, stream: str, *, fields: ListedFields | None = None) -> Listing[Answer[ConsumerInfo]]:
+        """Return configuration and state of a stream's consumers; `fields` as in `stream_list`."""
+        return await self.requests.entries(endpoints.CONSUMER_LIST, "consumers", CONSUMER, stream, fields=fields)
 
     def consumer_pages(self, stream: str) -> AsyncIterator[Listing[Answer[ConsumerInfo]]]:
         """Yield the entries of `consumer_list`, each page as it arrives."""
-        from natsctl.api.consumer import ConsumerInfo
-
-        return self.requests.entry_pages(endpoints.CONSUMER_LIST, "consumers", ConsumerInfo, stream)
+        return self.requests.entry_pages(endpoints.CONSUMER_LIST, "consumers", CONSUMER, stream)
 
     async def consumer_pause(self, stream: str, consumer: str, until: str = "") -> Answer[ConsumerPauseAnswer]:
         """Pause deliveries until that time (RFC 3339), or resume them."""

@@ -1,11 +1,13 @@
 """Messages as sent and received, and messages that a dry run would have sent."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple, TypeAlias
 
 from natsctl.api import headers as blocks
 from natsctl.api.errors import ProtocolError, UsageError
+from natsctl.hints import Any, Final, NamedTuple, TypeAlias
 
 Pairs: TypeAlias = Sequence[tuple[str, str]]
 """Headers in wire order, repeated names included."""

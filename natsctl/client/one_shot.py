@@ -16,13 +16,13 @@ import json
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 from natsctl.api.errors import NatsctlError, UnreachableError
 from natsctl.client.blocking import BlockingConnection, StartedWork, completed, turn
 from natsctl.client.message import Message, encode_headers, to_message
 from natsctl.client.received import Received, not_traced
 from natsctl.client.settings import credentials, credentials_at, tls_context, wants_tls
+from natsctl.hints import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 from natsctl.wire.client import ClientProtocol, ServerLineError, encode_pub
 from natsctl.wire.server_url import parse_server_url
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from natsctl.api.errors import NatsctlError, ProtocolError
 from natsctl.api.units import plural
+from natsctl.hints import TYPE_CHECKING, Any, Final, TypeVar
 
 if TYPE_CHECKING:
     from natsctl.client.requests import Answer

@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, TypeVar
+from types import SimpleNamespace
 
 from natsctl.api.endpoints import ApiEndpoint
 from natsctl.api.errors import ApiResponseError, ErrCode, NatsctlError, ProtocolError, UnreachableError
 from natsctl.api.units import plural
 from natsctl.client.message import NO_RESPONDERS, DryRunError, Planned
+from natsctl.hints import TYPE_CHECKING, Any, Final, Generic, NoReturn, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
     import asyncio
@@ -23,25 +24,35 @@ if TYPE_CHECKING:
 
 S = TypeVar("S")
 T = TypeVar("T")
+ListedFields: TypeAlias = Mapping[str, Any]
+"""Fields of the entries of a list, each with the value of an absent one; the fields of an object are in a dictionary.
+
+They are read without the models: to import these takes longer than the rest of a short command.
+"""
 
 
 class Answer(Generic[T]):
     """`raw` is the JSON object as the server sent it, with unknown fields.
 
-    `value` is the same as a model, made on first use. `kind` is that model, its name in `natsctl.api.requests`, or the
-    endpoint that knows it.
+    `value` is the same as a model, made on first use. `kind` is that model, its path below `natsctl.api`, or the
+    endpoint that knows it. `fields` are enough for an entry of a list: `value` has only them, unless they are unusual.
     """
 
     __slots__ = ("_body", "_kind", "_raw", "_value", "subject")
 
     def __init__(
-        self, kind: type[T] | str | ApiEndpoint, subject: str, body: bytes = b"", raw: dict[str, Any] | None = None
+        self,
+        kind: type[T] | str | ApiEndpoint,
+        subject: str,
+        body: bytes = b"",
+        raw: dict[str, Any] | None = None,
+        fields: ListedFields | None = None,
     ) -> None:
         self.subject = subject
         self._kind = kind
         self._body = body
         self._raw = raw
-        self._value: T | None = None
+        self._value: T | None = _listed(raw, fields) if fields else None
 
     @property
     def raw(self) -> dict[str, Any]:
@@ -65,13 +76,25 @@ class Answer(Generic[T]):
         if isinstance(kind, ApiEndpoint):
             kind = kind.answer
         elif isinstance(kind, str):
-            from natsctl.api import requests
-
-            kind = getattr(requests, kind)
+            module, _, name = kind.partition(".")
+            kind = getattr(__import__(f"natsctl.api.{module}", fromlist=[name]), name)
         try:
             return msgspec.convert(self.raw, kind)  # type: ignore[no-any-return]  # the model of this kind
         except (msgspec.ValidationError, RecursionError) as failure:
             raise not_understood(self.subject, failure) from failure
+
+
+def _listed(entry: Any, fields: ListedFields) -> Any:
+    """Return these fields of an entry as attributes, as its model has them; None if one has another type."""
+    if not isinstance(entry, dict):
+        return None
+    values: dict[str, Any] = {}
+    for name, absent in fields.items():
+        value = entry.get(name, absent)
+        values[name] = _listed(value, absent) if isinstance(absent, dict) else value
+        if values[name] is None or (value is not absent and type(value) is not type(absent)):
+            return None
+    return SimpleNamespace(**values)
 
 
 class Listing(list[T]):
@@ -331,12 +354,21 @@ class Requests:
         return Listing(found, {**pages[0], key: found})
 
     async def entry_pages(
-        self, endpoint: ApiEndpoint, key: str, kind: type[Any], *tokens: str, body: dict[str, Any] | None = None
+        self,
+        endpoint: ApiEndpoint,
+        key: str,
+        kind: str,
+        *tokens: str,
+        body: dict[str, Any] | None = None,
+        fields: ListedFields | None = None,
     ) -> AsyncIterator[Listing[Answer[Any]]]:
-        """Yield the entries of each page of a list as it comes, each once, without those not of `kind`."""
+        """Yield the entries of each page of a list as it comes, each once, without those not of `kind`.
+
+        With `fields` only these are looked at, and the `value` of an entry may have only these.
+        """
 
         def read(entry: Any) -> Answer[Any]:
-            answer: Answer[Any] = Answer(kind, endpoint.name, raw=entry)
+            answer: Answer[Any] = Answer(kind, endpoint.name, raw=entry, fields=fields)
             _ = answer.value
             return answer
 
@@ -349,10 +381,16 @@ class Requests:
             yield Listing(found, page)
 
     async def entries(
-        self, endpoint: ApiEndpoint, key: str, kind: type[Any], *tokens: str, body: dict[str, Any] | None = None
+        self,
+        endpoint: ApiEndpoint,
+        key: str,
+        kind: str,
+        *tokens: str,
+        body: dict[str, Any] | None = None,
+        fields: ListedFields | None = None,
     ) -> Listing[Answer[Any]]:
-        """Return every entry of a paged list, each once."""
-        pages = [page async for page in self.entry_pages(endpoint, key, kind, *tokens, body=body)]
+        """Return every entry of a paged list, each once; `fields` as in `entry_pages`."""
+        pages = [page async for page in self.entry_pages(endpoint, key, kind, *tokens, body=body, fields=fields)]
         answers = [answer for page in pages for answer in page]
         merged = {**pages[0].raw, key: [answer.raw for answer in answers]}
         for name in ("missing", "offline"):

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from natsctl.api.errors import UsageError
 from natsctl.api.times import is_zero, parse_time
-from natsctl.api.versions import LEVEL_KEY, REQUIRED_LEVEL_KEY
+from natsctl.api.versions import metadata_level
 
 if TYPE_CHECKING:
     from natsctl.api.stream import StreamInfo
@@ -365,21 +365,6 @@ def _by_expression(text: str) -> StreamTest:
     return test
 
 
-def metadata_level(config: Info, key: str = REQUIRED_LEVEL_KEY) -> int:
-    """Return the API level that the metadata of a configuration has, 0 without one."""
-    text = str((config.get("metadata") or {}).get(key, ""))
-    return int(text) if text.isdecimal() else 0
-
-
-def level_of(info: StreamInfo) -> int:
-    """Return the API level that a stream's server has, 0 if it does not say."""
-    return metadata_level({"metadata": info.config.metadata}, LEVEL_KEY)
-
-
-def required_level(info: StreamInfo) -> int:
-    return metadata_level({"metadata": info.config.metadata})
-
-
 CRITERIA: dict[str, Callable[[Any], StreamTest]] = {
     "server_name": _on_server,
     "cluster": _in_cluster,
@@ -391,7 +376,7 @@ CRITERIA: dict[str, Callable[[Any], StreamTest]] = {
     "sourced": lambda wanted: lambda one: bool(one.info.config.sources) is wanted,
     "mirrored": lambda wanted: lambda one: (one.info.config.mirror is not None) is wanted,
     "leader": lambda name: lambda one: one.info.cluster is not None and one.info.cluster.leader == name,
-    "api_level": lambda least: lambda one: required_level(one.info) >= least,
+    "api_level": lambda least: lambda one: metadata_level(one.info.config.metadata) >= least,
     "expression": _by_expression,
 }
 """A test for each criterion, made of its wanted value. `--subject` is not here: the server selects by it."""
@@ -475,7 +460,7 @@ CONSUMER_CRITERIA: dict[str, Callable[[Any, int], ConsumerTest]] = {
     "replicas": lambda most, now_ns: lambda info: 1 + len((info.get("cluster") or {}).get("replicas") or ()) <= most,
     "leader": lambda name, now_ns: lambda info: str((info.get("cluster") or {}).get("leader") or "") == name,
     "pinned": lambda on, now_ns: _pinned,
-    "api_level": lambda least, now_ns: lambda info: metadata_level(info.get("config") or {}) >= least,
+    "api_level": lambda least, now_ns: lambda info: metadata_level((info.get("config") or {}).get("metadata")) >= least,
     "expression": _consumer_condition,
 }
 """A test of a consumer's information for each criterion, made of its value and the present time."""

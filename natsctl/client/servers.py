@@ -7,9 +7,10 @@ replaced by another.
 A context is checked by its file, its secrets, its URLs, and on request by connecting to its server.
 """
 
+from __future__ import annotations
+
 import enum
 from collections.abc import Mapping
-from typing import Any, NamedTuple
 
 from natsctl.api.errors import NatsctlError, UsageError
 from natsctl.client.contexts import ContextNotFoundError, Contexts
@@ -22,6 +23,7 @@ from natsctl.client.settings import (
     from_environment,
     tls_context,
 )
+from natsctl.hints import Any, NamedTuple
 from natsctl.wire.server_url import UNESCAPED, ServerUrlError, parse_server_url, without_login
 
 DEFAULT_URL = "nats://127.0.0.1:4222"

@@ -4,11 +4,13 @@ A secret may be given indirectly: `file:///path`, `env://NAME`, `data:;base64,â€
 `op://vault/item/field` asks 1Password's `op`, and `nsc://operator/account/user` is a user in the store of nsc.
 """
 
+from __future__ import annotations
+
 import os
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
 
 from natsctl.api.errors import UsageError
+from natsctl.hints import TYPE_CHECKING, Any, NamedTuple
 from natsctl.wire.client import ClientCredentials
 from natsctl.wire.server_url import ServerUrl
 
@@ -278,7 +280,7 @@ def wants_tls(settings: Settings, urls: tuple[str, ...]) -> bool:
     return bool(wanted) or any(url.startswith(("tls://", "wss://")) for url in urls)
 
 
-def tls_context(settings: Settings, urls: tuple[str, ...]) -> "ssl.SSLContext | None":
+def tls_context(settings: Settings, urls: tuple[str, ...]) -> ssl.SSLContext | None:
     """Return the TLS context that the settings or a tls:// or wss:// URL ask for, or None.
 
     Raises UsageError for an unreadable file.

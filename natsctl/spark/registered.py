@@ -18,6 +18,7 @@ if find_spec("pyspark.sql.datasource") is None:
         "source API for Python (docs/spark-where.md)"
     )
 
+from natsctl import hints
 from natsctl.api.archive import s2_rewrite
 from natsctl.client import blocking
 from natsctl.spark import SOURCE_BY_NAME, source
@@ -25,7 +26,7 @@ from natsctl.spark.source.data_source import JetStreamDataSource as DefaultSourc
 from natsctl.wire import client, ed25519, server_frames, server_url
 
 if SOURCE_BY_NAME not in os.environ:
-    for module in (source, s2_rewrite, blocking, client, ed25519, server_frames, server_url):
+    for module in (source, s2_rewrite, blocking, client, ed25519, server_frames, server_url, hints):
         register_pickle_by_value(module)  # type: ignore[no-untyped-call]  # cloudpickle has no types
 
 __all__ = ["DefaultSource"]

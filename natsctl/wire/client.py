@@ -8,14 +8,15 @@ the bytes that it returns. After INFO it either returns the login or asks for TL
 sent, and the driver calls `secured` after TLS is established. From `ready` on, the driver cuts what arrives
 into frames (`wire/server_frames.py`) and passes lines that are not messages to `handle_line`.
 
-This module imports only modules of `wire` that travel with it: Spark carries it to executors that have no natsctl.
+This module imports only `hints` and modules of `wire` that travel with it: Spark carries it to executors that have no
+natsctl.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
 
+from natsctl.hints import Any, Final, NamedTuple
 from natsctl.wire.server_frames import LINE_END, MAX_LINE_BYTES
 
 INFO_VERB: Final = b"INFO "

@@ -6,13 +6,14 @@ rest after the last whole frame. `FrameBuffer` keeps the rest for callers that p
 look at a large message again until all of it has arrived.
 
 A frame is a message with its body, or any other line. Only the size of a frame is checked, and the number of words in a
-message's line. This module imports nothing of natsctl, because Spark carries it to executors that have no natsctl.
+message's line. This module imports only `hints`, because Spark carries it to executors that have no natsctl.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, TypeAlias
+
+from natsctl.hints import Final, TypeAlias
 
 LINE_END: Final = b"\r\n"
 MAX_LINE_BYTES: Final = 1 << 20

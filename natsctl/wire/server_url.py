@@ -4,7 +4,7 @@ In user, password and token `%` with two hexadecimal digits is one byte; any oth
 special characters are accepted except `/`, `?` and `#`, which end the part that has the login. A login without a
 password is a token. No error repeats a part of the URL that may be a secret.
 
-This module imports nothing of natsctl, because Spark carries it to executors that have no natsctl.
+This module imports only `hints`, because Spark carries it to executors that have no natsctl.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Final, NamedTuple
+
+from natsctl.hints import Final, NamedTuple
 
 CLIENT_PORTS: Final[Mapping[str, int]] = MappingProxyType({"nats": 4222, "tls": 4222, "ws": 80, "wss": 443})
 """The schemes that clients use, and the default port of each."""

@@ -104,9 +104,13 @@ PLAIN = (
     "stream info ORDERS -j", "stream ls -n", "stream ls -n -j", "consumer info ORDERS NEW -j", "consumer ls ORDERS -n",
     "publish ORDERS.new hello -q", "publish ORDERS.new hello -J -j -H Nats-Msg-Id:1", "kv put CONFIG key value -j",
     "kv get CONFIG key --raw", "kv get CONFIG key -j", "kv ls -n",
+    "stream ls", "consumer ls ORDERS", "kv ls", "request $JS.API.INFO x --raw",
 )  # fmt: skip
 """Command lines that a plain server is asked without what is slow to import."""
-SLOW = {"asyncio", "dataclasses", "inspect", "msgspec", "nats", "orjson", "rich", "ssl", "typer", "yaml"}
+SLOW = {
+    "asyncio", "base64", "dataclasses", "importlib", "inspect", "msgspec", "nats", "orjson", "pathlib", "rich",
+    "selectors", "shutil", "socket", "ssl", "subprocess", "tempfile", "threading", "typer", "typing", "yaml",
+}  # fmt: skip
 
 
 @pytest.mark.ours("what is imported depends on no server")

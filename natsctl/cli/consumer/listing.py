@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
 
 from natsctl.api.errors import ErrCode, UsageError
 from natsctl.cli.framework import output
@@ -31,18 +30,19 @@ from natsctl.cli.framework.resolve import if_there, pick_consumer, pick_stream, 
 from natsctl.cli.framework.session import Session
 from natsctl.cli.render.tables import Columns, Reverse, Sort, Wide, selected_columns, sorted_rows
 from natsctl.cli.render.text import safe
+from natsctl.hints import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
     from natsctl.client.manager import Manager
-    from natsctl.client.requests import Answer, Listing
+    from natsctl.client.requests import Answer, ListedFields, Listing
     from natsctl.client.search import ConsumerTest
 
 
-def list_consumers(session: Session, stream: str) -> Listing[Answer[Any]]:
+def list_consumers(session: Session, stream: str, fields: ListedFields | None = None) -> Listing[Answer[Any]]:
     with suggesting(session, stream):
-        return session.ask(lambda manager: manager.consumer_list(stream))
+        return session.ask(lambda manager: manager.consumer_list(stream, fields=fields))
 
 
 def warn_of_absent(*pages: Listing[Answer[Any]]) -> None:
@@ -131,7 +131,9 @@ def ls(
         with suggesting(session, stream):
             _list_names(session, stream, json)
         return
-    answers = list_consumers(session, stream)
+    from natsctl.cli.render.consumers import LISTED
+
+    answers = list_consumers(session, stream, None if columns or wide or sort else LISTED)
     show_consumers(
         answers, sort=sort, reverse=reverse, columns=columns, wide=wide, json=json, names=json and not details
     )

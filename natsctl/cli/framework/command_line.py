@@ -7,26 +7,26 @@ read here; Typer, whose import takes longer than a short command, sorts the othe
 
 from __future__ import annotations
 
+import builtins
 import functools
 import os
 import signal
 import sys
-import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from natsctl.api.errors import NatsctlError, UsageError
 from natsctl.cli.framework.globals import BY_SPELLING, MAY_BE_EMPTY, OF_NOUNS, GlobalFlag, GlobalOptions
 from natsctl.cli.framework.name_cache import READING, forget_names
-from natsctl.cli.framework.output import display_settings, hint_of, render_error, write_stderr
+from natsctl.cli.framework.output import DisplaySettings, hint_of, render_error, write_stderr
 from natsctl.cli.framework.parameters import WHOLE_MAX, WHOLE_MIN, ExitError, Option, as_usage_error
 from natsctl.cli.framework.resolve import did_you_mean
 from natsctl.cli.framework.session import Session, given_on_stdin
 from natsctl.cli.framework.verbs import Verb
 from natsctl.client.message import DryRunError
 from natsctl.client.received import UNUSABLE, UnreadableEntriesError
+from natsctl.hints import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from natsctl.cli.framework.flags import Flag
@@ -54,7 +54,7 @@ def run_noun(noun: Verb, words: Sequence[str], given: dict[str, Any], host: Comm
         return 0
     if host is not None:
         given.update(host.missing_options(given))
-    with display_settings(given), _ending_cleanly() if host is None else nullcontext():
+    with DisplaySettings(given), _ending_cleanly() if host is None else nullcontext():
         options = GlobalOptions(**given_on_stdin(given))
         session = Session(options, json=wants_json(rest) or (host is not None and host.json), host=host)
         try:
@@ -396,8 +396,8 @@ def _declared(hints: dict[str, Any], names: Iterable[str], defaults: dict[str, A
         hint = hints[name]
         if _is_bundle(hint):
             declared += _declared(hints_of(hint), hint._fields, hint._field_defaults)
-        elif typing.get_origin(hint) is Annotated:
-            declared.append(Parameter(name, hint.__origin__, hint.__metadata__[0], defaults.get(name, NEEDED)))
+        elif metadata := getattr(hint, "__metadata__", None):
+            declared.append(Parameter(name, hint.__origin__, metadata[0], defaults.get(name, NEEDED)))
     return declared
 
 
@@ -407,10 +407,12 @@ def hints_of(source: Any) -> dict[str, Any]:
     Annotations that are names are looked up: compiling the first text costs as much as reading a command line.
     """
     known = getattr(source, "__globals__", {})
-    hints = {name: known.get(text, text) for name, text in source.__annotations__.items()}
+    hints = {name: known.get(text, getattr(builtins, str(text), text)) for name, text in source.__annotations__.items()}
     hints.pop("return", None)
-    if any(isinstance(hint, str | typing.ForwardRef) for hint in hints.values()):
-        return typing.get_type_hints(source, include_extras=True)
+    if any(isinstance(hint, str) or hasattr(hint, "__forward_arg__") for hint in hints.values()):
+        from typing import get_type_hints
+
+        return get_type_hints(source, include_extras=True)
     return hints
 
 

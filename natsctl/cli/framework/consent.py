@@ -15,16 +15,15 @@ A dry run shows the requests that would be sent and their effect.
 
 from __future__ import annotations
 
-import base64
 import json
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
 
 from natsctl.api.errors import UsageError
 from natsctl.cli.framework import output
 from natsctl.cli.render.text import body_text, safe
 from natsctl.client.message import pairs_of
+from natsctl.hints import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from natsctl.api.update_losses import Loss
@@ -146,6 +145,8 @@ def _document(planned: Planned) -> dict[str, Any]:
     if planned.headers:
         document["headers"] = _by_name(planned.headers)
     if isinstance(planned.body, bytes):
+        import base64
+
         document["data"] = base64.b64encode(planned.body).decode()
     else:
         document["body"] = planned.body

@@ -6,17 +6,19 @@ were on the command line, in wire values, and only those. So "not given" and "gi
 `--help` come from the same rows.
 """
 
+from __future__ import annotations
+
 import json
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
 from natsctl.api.errors import UsageError
 from natsctl.api.subjects import subject_fault
 from natsctl.api.units import SECOND, parse_duration, parse_length, parse_size
 from natsctl.cli.framework.command_line import Parameter
 from natsctl.cli.framework.parameters import WHOLE_MAX, WHOLE_MIN, Argument, Option
+from natsctl.hints import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
     from natsctl.spark.session import SparkOptions
@@ -44,7 +46,7 @@ class FlagKind(NamedTuple):
     negates: bool = True
     """Whether a switch has a `--no-` form too."""
 
-    def named(self, metavar: str) -> "FlagKind":
+    def named(self, metavar: str) -> FlagKind:
         return self._replace(metavar=metavar)
 
 
@@ -413,7 +415,7 @@ class SparkFlags(NamedTuple):
     conf: Conf = None
 
     @property
-    def options(self) -> "SparkOptions":
+    def options(self) -> SparkOptions:
         """Return the flags as options of a session. Raises UsageError."""
         from natsctl.spark.session.spark_options import SparkOptions, parse_conf
 

@@ -4,28 +4,38 @@ Typer does not parse them: root help must not import it, and it accepts the opti
 An option that a command declares itself under the same spelling is the command's.
 """
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from __future__ import annotations
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
     from natsctl.client.settings import Settings
 
 
-class GlobalFlag(NamedTuple):
+class GlobalFlag:
     """One global option; a switch has no `metavar`, and its value is True."""
 
-    names: str
-    metavar: str
-    help: str
-    read: Callable[[str], Any] = str
-    heading: str = ""
-    """Its heading in help; if empty, that of the preceding option."""
-    field: str = ""
-    """Name of its field in GlobalOptions."""
+    __slots__ = ("field", "heading", "help", "metavar", "read", "spellings")
 
-    @property
-    def spellings(self) -> list[str]:
-        return self.names.split(", ")
+    def __init__(
+        self,
+        names: str,
+        metavar: str,
+        help: str,
+        read: Callable[[str], Any] = str,
+        heading: str = "",
+        field: str = "",
+    ) -> None:
+        self.spellings = names.split(", ")
+        self.metavar = metavar
+        self.help = help
+        self.read = read
+        self.heading = heading
+        """Its heading in help; if empty, that of the preceding option."""
+        self.field = field
+        """Name of its field in GlobalOptions."""
 
 
 CONTEXT_KEYS = {
@@ -119,7 +129,7 @@ class GlobalOptions:
     def __init__(self, **given: Any) -> None:
         self.__dict__.update(given)
 
-    def settings(self) -> "Settings":
+    def settings(self) -> Settings:
         """Return the server and the login that the flags name."""
         from natsctl.client.settings import Settings
 
@@ -128,11 +138,16 @@ class GlobalOptions:
         return Settings(**{name: value for name, value in values.items() if name in Settings._fields})
 
 
-GLOBAL_FLAGS = tuple(
-    declared._replace(field=name) for name, declared in vars(GlobalOptions).items() if isinstance(declared, GlobalFlag)
-)
-for _declared in GLOBAL_FLAGS:
-    setattr(GlobalOptions, _declared.field, None if _declared.metavar else False)
+def _declared_flags() -> tuple[GlobalFlag, ...]:
+    """Return the declared options, each with its field, and leave their defaults in GlobalOptions."""
+    declared = {name: value for name, value in vars(GlobalOptions).items() if isinstance(value, GlobalFlag)}
+    for name, each in declared.items():
+        each.field = name
+        setattr(GlobalOptions, name, None if each.metavar else False)
+    return tuple(declared.values())
+
+
+GLOBAL_FLAGS = _declared_flags()
 MAY_BE_EMPTY = ("password", "connection_name")
 """Options with a possibly empty value; for others an empty one would silently choose another server or login."""
 _ALL_STREAMS = GlobalFlag("-a, --all", "", "include the streams of KV, object store and MQTT", field="all_streams")

@@ -15,7 +15,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Annotated, Any, Protocol, Self, TypeVar
 
 from natsctl.api.errors import ProtocolError, UsageError
 from natsctl.cli.framework import output
@@ -23,6 +22,7 @@ from natsctl.cli.framework.flags import interval_seconds
 from natsctl.cli.framework.output import console
 from natsctl.cli.framework.parameters import Option
 from natsctl.cli.render.text import count, duration, safe
+from natsctl.hints import TYPE_CHECKING, Annotated, Any, Protocol, Self, TypeVar
 
 if sys.platform != "win32":
     import termios

@@ -13,7 +13,8 @@ import os
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+
+from natsctl.hints import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,8 +1,12 @@
 """The nouns: the first words of a command line, by the headings of root help."""
 
-from collections.abc import Iterator, Mapping
+from __future__ import annotations
 
 from natsctl.cli.framework.verbs import Verb
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
 
 HEADINGS: Mapping[str, tuple[Verb, ...]] = {
     "Streams and their contents": (

@@ -9,16 +9,16 @@ Failures have one mapping to exit codes, one text and one JSON form.
 from __future__ import annotations
 
 import os
-import re
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from typing import IO, TYPE_CHECKING, Any
 
 from natsctl.cli.framework.globals import COLOURS
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+    from typing import IO, Any
+
     from rich.console import Console, RenderableType
 
     from natsctl.api.errors import ExitCode
@@ -67,9 +67,11 @@ def json_text(document: Any, *, one_line: bool = False) -> str:
     if "orjson" in sys.modules or not _is_small(document):
         import orjson
 
-        with suppress(TypeError):  # an integer of more than 64 bits, or half a surrogate pair
-            option = None if one_line else orjson.OPT_INDENT_2
+        option = None if one_line else orjson.OPT_INDENT_2
+        try:
             return orjson.dumps(document, default=_builtins, option=option).decode()
+        except TypeError:
+            pass  # an integer of more than 64 bits, or half a surrogate pair
     indent, separators = (None, (",", ":")) if one_line else (2, None)
     return json.dumps(document, default=_builtins, indent=indent, separators=separators, ensure_ascii=False)
 
@@ -125,19 +127,19 @@ def note(text: str) -> None:
     write_stderr(laid_out(_tamed(text), stderr_width()))
 
 
-_WILD = re.compile(
-    "\x1b(?!\\[[0-9;]*m)|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]"
-)
+_WILD = "\x1b(?!\\[[0-9;]*m)|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]"
 """Characters that move the cursor, change the terminal or reorder text; colours, tabs and line ends are not."""
 
 
 def _tamed(text: str) -> str:
     """Return a text without what drives a terminal, for the names that a caller has not escaped."""
-    if _WILD.search(text) is None:
+    if text.isprintable():
         return text
+    import re
+
     from natsctl.cli.render.text import safe
 
-    return _WILD.sub(lambda found: safe(found[0]), text)
+    return re.sub(_WILD, lambda match: safe(match[0]), text)
 
 
 def laid_out(text: str, columns: int | None) -> str:
@@ -268,19 +270,23 @@ _ZONE = "TZ"
 _BOXES = ("rounded", "double")
 
 
-@contextmanager
-def display_settings(given: Mapping[str, Any]) -> Iterator[None]:
-    """Apply --utc and --colors while a command runs."""
-    zone, colour = os.environ.get(_ZONE), os.environ.get(COLOUR)
-    if given.get("colors"):
-        os.environ[COLOUR] = given["colors"]
-    if given.get("utc"):
-        _set_zone("UTC")
-    try:
-        yield
-    finally:
+class DisplaySettings:
+    """A context that applies --utc and --colors while a command runs."""
+
+    def __init__(self, given: Mapping[str, Any]) -> None:
+        self._given = given
+        self._before = os.environ.get(_ZONE), os.environ.get(COLOUR)
+
+    def __enter__(self) -> None:
+        if self._given.get("colors"):
+            os.environ[COLOUR] = self._given["colors"]
+        if self._given.get("utc"):
+            _set_zone("UTC")
+
+    def __exit__(self, *_: object) -> None:
+        zone, colour = self._before
         _put(COLOUR, colour)
-        if given.get("utc"):
+        if self._given.get("utc"):
             _set_zone(zone)
 
 

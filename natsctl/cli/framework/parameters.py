@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from natsctl.api.errors import UsageError
+from natsctl.hints import Any
 
 WHOLE_MIN, WHOLE_MAX = -(2**63), 2**63 - 1
 """Limits of a number of the contract (Go's int64)."""

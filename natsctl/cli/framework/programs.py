@@ -7,20 +7,26 @@ it learns the server from its own flags or the environment.
 from __future__ import annotations
 
 import os
-import re
 import sys
-from collections.abc import Mapping, Sequence
-from typing import NoReturn
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import NoReturn
 
 PREFIX = "natsctl-"
-_NAME = re.compile(r"[a-z][a-z0-9-]*")
+
+
+def _is_name(word: str) -> bool:
+    """Return whether a word consists of lower-case letters, digits and hyphens, and begins with a letter."""
+    return word.isascii() and word[:1].isalpha() and word.islower() and word.replace("-", "").isalnum()
 
 
 def program_of(word: str) -> str | None:
     """Return the path of the program for a word of the command line."""
     import shutil
 
-    return shutil.which(PREFIX + word) if _NAME.fullmatch(word) else None
+    return shutil.which(PREFIX + word) if _is_name(word) else None
 
 
 def programs() -> dict[str, str]:
@@ -33,7 +39,7 @@ def programs() -> dict[str, str]:
             continue
         for entry in entries:
             name, path = entry.removeprefix(PREFIX), f"{folder or '.'}/{entry}"
-            if entry.startswith(PREFIX) and name not in found and _NAME.fullmatch(name) and os.access(path, os.X_OK):
+            if entry.startswith(PREFIX) and name not in found and _is_name(name) and os.access(path, os.X_OK):
                 found[name] = path
     return dict(sorted(found.items()))
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
 
 from natsctl.api.errors import ApiResponseError, ErrCode, NatsctlError, UsageError, closest
 from natsctl.cli.render.text import safe
+from natsctl.hints import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from natsctl.api.answers import StreamInfoAnswer

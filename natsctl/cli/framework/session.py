@@ -16,12 +16,12 @@ import os
 import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from natsctl.api.errors import ApiResponseError, UsageError
 from natsctl.cli.framework.globals import GlobalOptions
 from natsctl.cli.framework.output import COLOUR
 from natsctl.client.received import Received
+from natsctl.hints import TYPE_CHECKING, Any, TypeVar, cast
 
 if TYPE_CHECKING:
     import asyncio

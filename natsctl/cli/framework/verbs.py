@@ -4,12 +4,15 @@ A row names its function, or the table of a group, by a path below natsctl.cli: 
 `add` of natsctl/cli/stream/create.py, `server.report.VERBS` a table. A noun of one module refers to its functions.
 """
 
-import importlib
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from typing import Any
 
 
-class Verb(NamedTuple):
+class Verb:
     """One row of a noun's `VERBS`: its name and aliases, and its function or the table of its verbs.
 
     `answer` names the type of what `-j` prints: a type of natsctl.api by its name, or `module:Type` for one of ours
@@ -18,27 +21,32 @@ class Verb(NamedTuple):
     none of the verbs of a group is given.
     """
 
-    names: str
-    command: str | Callable[..., Any] | Sequence["Verb"]
-    help: str = ""
-    answer: str = ""
-    examples: tuple[str, ...] = ()
-    default: str = ""
+    __slots__ = ("answer", "command", "default", "examples", "help", "name", "names", "words")
 
-    @property
-    def name(self) -> str:
-        return self.words[0]
-
-    @property
-    def words(self) -> tuple[str, ...]:
-        return tuple(self.names.split(", "))
+    def __init__(
+        self,
+        names: str,
+        command: str | Callable[..., Any] | Sequence[Verb],
+        help: str = "",
+        answer: str = "",
+        examples: tuple[str, ...] = (),
+        default: str = "",
+    ) -> None:
+        self.names = names
+        self.words = tuple(names.split(", "))
+        self.name = self.words[0]
+        self.command = command
+        self.help = help
+        self.answer = answer
+        self.examples = examples
+        self.default = default
 
     @property
     def is_group(self) -> bool:
         return self.command.endswith("VERBS") if isinstance(self.command, str) else isinstance(self.command, tuple)
 
     @property
-    def verbs(self) -> Sequence["Verb"]:
+    def verbs(self) -> Sequence[Verb]:
         """Return the table of the verbs below it; an empty one for a command."""
         return _loaded(self.command) if self.is_group else ()
 
@@ -56,7 +64,7 @@ class Verb(NamedTuple):
         first = (self.function.__doc__ or "").split("\n\n")[0]
         return " ".join(first.split()).removesuffix(".")
 
-    def below(self) -> Iterator[tuple[str, "Verb"]]:
+    def below(self) -> Iterator[tuple[str, Verb]]:
         """Yield every verb below it, groups included, by path."""
         for verb in self.verbs:
             yield verb.name, verb
@@ -72,4 +80,5 @@ def _loaded(command: Any) -> Any:
     if not command or not isinstance(command, str):
         return command or None
     module, _, name = command.rpartition(".")
-    return getattr(importlib.import_module(f"natsctl.cli.{module}"), name)
+    # importlib.import_module does the same, and loads two modules that short commands do not need.
+    return getattr(__import__(f"natsctl.cli.{module}", fromlist=[name]), name)

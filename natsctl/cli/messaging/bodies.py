@@ -7,11 +7,9 @@ are both terminals, and with --force-stdin; the rule of the nats tool.
 from __future__ import annotations
 
 import itertools
-import select
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated
 
 from natsctl.api.errors import UsageError
 from natsctl.cli.framework import output
@@ -19,6 +17,7 @@ from natsctl.cli.framework.command_line import Dash
 from natsctl.cli.framework.parameters import Argument, Option
 from natsctl.cli.render.message import ReceivedMessage, render_headers
 from natsctl.cli.render.text import body_text
+from natsctl.hints import TYPE_CHECKING, Annotated
 
 if TYPE_CHECKING:
     from natsctl.client.message import Message as ClientMessage
@@ -88,6 +87,8 @@ def _remind_if_silent() -> None:
     """Print on stderr that a body is being read, if none arrives."""
     if not sys.stderr.isatty():
         return
+    import select
+
     try:
         ready, _, _ = select.select([sys.stdin], [], [], 0 if sys.stdin.isatty() else SILENT_S)
     except (OSError, ValueError):

@@ -7,8 +7,8 @@ import itertools
 import os
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
 
 from natsctl.api.errors import UsageError
 from natsctl.api.units import plural
@@ -46,6 +46,7 @@ from natsctl.cli.render.text import safe
 from natsctl.client.message import DryRunError, Planned
 from natsctl.client.messaging.messages import Outgoing, numbered, publish_batch, stream_headers
 from natsctl.client.messaging.messages import publish as publish_stored
+from natsctl.hints import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 if TYPE_CHECKING:
     from natsctl.client.manager import Manager
@@ -295,7 +296,7 @@ def _preview(outgoing: Publishing, atomic: bool, stored: bool) -> None:
 
 async def _publish_plain(manager: Manager, outgoing: Publishing) -> None:
     number = size = 0
-    with _tracking(outgoing) as tracker:
+    with _tracking(outgoing) as show_number:
         async for message in outgoing.arriving():
             if number and outgoing.pause:
                 await manager.connection.flush()
@@ -305,7 +306,7 @@ async def _publish_plain(manager: Manager, outgoing: Publishing) -> None:
             )
             number, size = number + 1, size + len(message.body)
             outgoing.report(message)
-            tracker.at(number)
+            show_number(number)
         await manager.connection.flush()
     if outgoing.json:
         output.emit_json({"subject": outgoing.subject, "published": number, "bytes": size})
@@ -315,7 +316,7 @@ async def _publish_plain(manager: Manager, outgoing: Publishing) -> None:
 
 async def _publish_stored(manager: Manager, outgoing: Publishing) -> None:
     number = outgoing.unsent.sent
-    with _tracking(outgoing) as tracker:
+    with _tracking(outgoing) as show_number:
         async for message in outgoing.arriving():
             if number and outgoing.pause:
                 await outgoing.pause.wait()
@@ -323,7 +324,7 @@ async def _publish_stored(manager: Manager, outgoing: Publishing) -> None:
             number += 1
             outgoing.report(message)
             _show_ack(answer, outgoing, single=outgoing.total == 1)
-            tracker.at(number)
+            show_number(number)
 
 
 async def _publish_batch(manager: Manager, outgoing: Publishing) -> None:
@@ -336,11 +337,16 @@ async def _publish_batch(manager: Manager, outgoing: Publishing) -> None:
     _show_ack(answer, outgoing, single=True)
 
 
-def _tracking(outgoing: Publishing) -> Any:
+@contextmanager
+def _tracking(outgoing: Publishing) -> Iterator[Callable[[int], None]]:
+    """Yield what shows the number of sent messages, if there are many."""
+    if outgoing.quiet or outgoing.json or not outgoing.many:
+        yield lambda number: None
+        return
     from natsctl.cli.framework.live import progress
 
-    quiet = outgoing.quiet or outgoing.json or not outgoing.many
-    return progress(f"Publishing to {outgoing.subject}", outgoing.total, "messages", quiet=quiet)
+    with progress(f"Publishing to {outgoing.subject}", outgoing.total, "messages") as tracker:
+        yield tracker.at
 
 
 def _show_ack(answer: Answer[Any], outgoing: Publishing, *, single: bool) -> None:

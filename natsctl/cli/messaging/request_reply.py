@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from natsctl.api.errors import UsageError
 from natsctl.cli.framework import output
@@ -43,6 +42,7 @@ from natsctl.client.messaging.request_reply import (
     run_command,
     words_of,
 )
+from natsctl.hints import TYPE_CHECKING, Annotated, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,30 +51,34 @@ if TYPE_CHECKING:
     from natsctl.client.messaging.message_trace import TraceReport
 
 
+Requests = Annotated[int, Option("--count", metavar="N", help="how many requests", min=1)]
+Replies = Annotated[int, Option("--replies", metavar="N", help="replies to wait for; 0: until none arrive", min=0)]
+ReplyTimeout = Annotated[float, length_option("--reply-timeout", help="max wait between replies [300ms]")]
+UntilEmpty = Annotated[bool, Option("--wait-for-empty", help="end at an empty reply")]
+FailingHeaders = Annotated[
+    list[str] | None,
+    Option("--fail-on-header", metavar="KEY[:VALUE]", help="a reply with this header is a failure (exit 1)"),
+]
+Unused = Annotated[bool, Option("--wait", "-w", hidden=True)]
+
+
 def request(
     session: Session,
     subject: Subject,
     body: Body = None,
     header: Header = None,
-    count: Annotated[int, Option("--count", metavar="N", help="how many requests", min=1)] = 1,
-    replies: Annotated[
-        int, Option("--replies", metavar="N", help="replies to wait for; 0: until none arrive", min=0)
-    ] = 1,
-    reply_timeout: Annotated[
-        float, length_option("--reply-timeout", help="max wait between replies [300ms]")
-    ] = REPLY_GAP_S,
-    wait_for_empty: Annotated[bool, Option("--wait-for-empty", help="end at an empty reply")] = False,
-    fail_on_header: Annotated[
-        list[str] | None,
-        Option("--fail-on-header", metavar="KEY[:VALUE]", help="a reply with this header is a failure (exit 1)"),
-    ] = None,
+    count: Requests = 1,
+    replies: Replies = 1,
+    reply_timeout: ReplyTimeout = REPLY_GAP_S,
+    wait_for_empty: UntilEmpty = False,
+    fail_on_header: FailingHeaders = None,
     translate: Translate = "",
     templates: Templates = True,
     force_stdin: ForceStdin = False,
     send_on: SendOn = "eof",
     raw: Raw = False,
     json: Json = False,
-    wait: Annotated[bool, Option("--wait", "-w", hidden=True)] = False,
+    wait: Unused = False,
 ) -> None:
     """Send a request and show the reply; no responder is a failure (exit 5), as is a service's error (exit 1)."""
     check_target(subject)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from natsctl.api.units import format_size, plural
 from natsctl.cli.render.page import Page, Section
@@ -12,6 +10,7 @@ from natsctl.cli.render.streams import render_cluster, render_metadata, render_p
 from natsctl.cli.render.tables import Table, render_table
 from natsctl.cli.render.text import age_limit, ago, count, duration, hanging, safe, size_limit, when, yes
 from natsctl.client.buckets import DEL, KV, OBJECTS, BucketKind, Entry
+from natsctl.hints import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from natsctl.api.answers import StreamInfoAnswer
@@ -186,6 +185,8 @@ def _text(value: bytes) -> str:
     try:
         return safe(value.decode())
     except UnicodeDecodeError:
+        import base64
+
         return base64.b64encode(value).decode()
 
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
 
-from natsctl.api.consumer import ConsumerConfig, ConsumerInfo, PriorityGroupState, SequenceInfo
 from natsctl.api.times import ZERO_NS, is_zero, parse_time
 from natsctl.api.units import format_size, plural
 from natsctl.api.versions import REQUIRED_LEVEL_KEY
@@ -13,8 +11,11 @@ from natsctl.cli.render.page import Page, Section
 from natsctl.cli.render.streams import render_cluster, render_metadata, render_version
 from natsctl.cli.render.tables import TROUBLE, Column, Table, render_columns, render_table
 from natsctl.cli.render.text import ago, count, duration, listed, safe, when
+from natsctl.hints import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from natsctl.api.consumer import ConsumerConfig, ConsumerInfo, PriorityGroupState, SequenceInfo
+    from natsctl.client.requests import ListedFields
     from natsctl.client.stream_state import LiveProgress
 
 
@@ -165,6 +166,17 @@ LONGEST_BAR = 20
 
 
 Row = Any
+
+
+LISTED: ListedFields = {
+    "name": "",
+    "config": {"description": ""},
+    "created": "",
+    "delivered": {"last_active": ""},
+    "num_ack_pending": 0,
+    "num_pending": 0,
+}
+"""Fields that the columns of `consumer ls` need without `--wide` and `--columns`."""
 
 
 def consumer_columns(now_ns: int) -> list[Column[Row]]:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import base64
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
 
-from natsctl.api.times import format_time, parse_time
 from natsctl.api.units import plural
 from natsctl.cli.render.text import count, duration, safe
 from natsctl.cli.render.text import stamp as local_stamp
+from natsctl.hints import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from natsctl.api.acks import AckSubject
@@ -39,6 +36,8 @@ class ReceivedMessage(NamedTuple):
 
 def _direct(headers: dict[str, str]) -> AckSubject | None:
     """Return the position of a message by the headers of a direct get, without a consumer."""
+    from natsctl.api.times import parse_time
+
     try:
         seq, ts_ns = int(headers["Nats-Sequence"]), parse_time(headers["Nats-Time-Stamp"])
         from natsctl.api.acks import AckSubject
@@ -84,6 +83,10 @@ def render_headers(headers: Sequence[tuple[str, str]]) -> list[str]:
 
 def message_document(message: ReceivedMessage) -> dict[str, Any]:
     """Return the message as data: `data` in base64, `text` if the body is UTF-8, stream facts if a consumer sent it."""
+    import base64
+
+    from natsctl.api.times import format_time
+
     document: dict[str, Any] = {"subject": message.subject}
     if message.reply:
         document["reply"] = message.reply
@@ -101,6 +104,8 @@ def message_document(message: ReceivedMessage) -> dict[str, Any]:
 
 
 def _delivery_document(delivery: AckSubject) -> dict[str, Any]:
+    from natsctl.api.times import format_time
+
     consumer = {
         "consumer": _text(delivery.consumer),
         "consumer_seq": delivery.consumer_seq,
@@ -165,6 +170,8 @@ _BESIDE, _BELOW = "│  ", "   "
 
 def render_trace(report: TraceReport, *, stamped: bool) -> str:
     """Return the tree, and the number of receivers by kind; `stamped` shows the delay since the message's arrival."""
+    from collections import Counter
+
     lines = [*_context(report.context), *_server(report, "", next((_ns(event) for event in report.events), 0), stamped)]
     counts = Counter(label for one in report.walk() for label in _taken(one))
     total = ", ".join(f"{label} {number}" for label, number in sorted(counts.items()))
@@ -252,6 +259,8 @@ def _taken(report: TraceReport) -> Iterator[str]:
 
 
 def _ns(event: dict[str, Any]) -> int:
+    from natsctl.api.times import parse_time
+
     try:
         return parse_time(str(event.get("ts", "")))
     except ValueError:

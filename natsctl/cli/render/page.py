@@ -6,9 +6,8 @@ a terminal of any width (values wrapped and indented).
 
 from __future__ import annotations
 
-from typing import Any
-
 from natsctl.cli.render.text import folded
+from natsctl.hints import Any
 
 INDENT = 2
 LONGEST_LABEL = 32

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
 
 from natsctl.api.times import is_zero, parse_time
 from natsctl.api.units import format_size, plural
-from natsctl.api.versions import LEVEL_KEY, REQUIRED_LEVEL_KEY, SERVER_METADATA, VERSION_KEY
+from natsctl.api.versions import LEVEL_KEY, REQUIRED_LEVEL_KEY, SERVER_METADATA, VERSION_KEY, metadata_level
 from natsctl.cli.render.page import Page, Section
 from natsctl.cli.render.tables import TROUBLE, Column, Table, render_columns, render_table
 from natsctl.cli.render.text import (
@@ -23,7 +22,7 @@ from natsctl.cli.render.text import (
     when,
     yes,
 )
-from natsctl.client.search import level_of, required_level
+from natsctl.hints import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from natsctl.api.answers import StreamInfoAnswer, StreamTemplateInfo
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
         StreamSourceInfo,
         SubjectTransform,
     )
+    from natsctl.client.requests import ListedFields
 
     AnyStreamInfo = StreamInfo | StreamInfoAnswer
 
@@ -344,9 +344,11 @@ class Row(NamedTuple):
 
 def stream_rows(infos: Iterable[StreamInfo], absent: Mapping[str, str], now_ns: int, *, raw: bool = False) -> list[Row]:
     """Return a row for every stream, also for missing ones."""
+    seen = [Row(info, now_ns, raw) for info in infos]
+    if not absent:
+        return seen
     from natsctl.api.stream import StreamConfig, StreamInfo
 
-    seen = [Row(info, now_ns, raw) for info in infos]
     return seen + [
         Row(StreamInfo(config=StreamConfig(name=name)), now_ns, raw, status) for name, status in absent.items()
     ]
@@ -437,6 +439,13 @@ LIST: tuple[Column[Row], ...] = (
 )
 """The columns of `stream ls` and `stream find`."""
 
+LISTED: ListedFields = {
+    "config": {"name": "", "description": "", "sealed": False},
+    "created": "",
+    "state": {"messages": 0, "bytes": 0, "last_ts": ""},
+}
+"""Fields that the columns of `stream ls` need without `--wide` and `--columns`."""
+
 WIDE = "name,subjects,storage,retention,replicas,consumers,messages,size,deleted,last-message,leader,status"
 
 REPORT: tuple[Column[Row], ...] = (
@@ -448,9 +457,9 @@ REPORT: tuple[Column[Row], ...] = (
     _number("Bytes", lambda info: info.state.bytes, format_size),
     _number("Lost", _lost, spare=TROUBLE),
     _number("Deleted", lambda info: info.state.num_deleted, spare=4),
-    _number("API Level", required_level, spare=1),
+    _number("API Level", lambda info: metadata_level(info.config.metadata), spare=1),
     _text("Replicas", lambda info: replicas(info.cluster), spare=6),
-    _number("Server Level", level_of, wide=True),
+    _number("Server Level", lambda info: metadata_level(info.config.metadata, LEVEL_KEY), wide=True),
     *_WIDE,
     Column("Status", _status, wide=True),
 )

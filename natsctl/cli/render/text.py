@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
 
 from natsctl.api.units import SECOND, format_size
+from natsctl.hints import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
-
 from natsctl.api.errors import ErrCode, UsageError
 from natsctl.cli.framework import output
 from natsctl.cli.framework.flags import Json, NoSelect, StreamName
@@ -11,6 +9,7 @@ from natsctl.cli.framework.parameters import Option
 from natsctl.cli.framework.resolve import if_there, pick_stream, suggesting
 from natsctl.cli.framework.session import Session
 from natsctl.cli.render.text import safe
+from natsctl.hints import TYPE_CHECKING, Annotated, Any
 
 if TYPE_CHECKING:
     from natsctl.client.requests import Answer

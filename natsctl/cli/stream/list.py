@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from natsctl.cli.framework import output
 from natsctl.cli.framework.flags import (
@@ -29,11 +28,12 @@ from natsctl.cli.framework.resolve import is_internal, is_match
 from natsctl.cli.framework.session import Session
 from natsctl.cli.render.tables import Columns, Reverse, Sort, selected_columns, sorted_rows
 from natsctl.cli.render.text import safe
+from natsctl.hints import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 if TYPE_CHECKING:
     from natsctl.api.stream import StreamInfo
     from natsctl.client.manager import Manager
-    from natsctl.client.requests import Answer, Listing
+    from natsctl.client.requests import Answer, ListedFields, Listing
 
 
 Subject = Annotated[str, Option("--subject", metavar="SUBJECT", help="streams that store this subject")]
@@ -62,10 +62,16 @@ def is_meant(name: str, patterns: Sequence[str] | None, all_streams: bool) -> bo
 
 
 def list_streams(
-    session: Session, *, subject: str = "", patterns: Sequence[str] | None = None, all_streams: bool = False
+    session: Session,
+    *,
+    subject: str = "",
+    patterns: Sequence[str] | None = None,
+    all_streams: bool = False,
+    fields: ListedFields | None = None,
 ) -> Streams:
     """Return the selected streams, with the server's reports on unreachable ones."""
-    return meant_streams(session.ask(lambda manager: manager.stream_list(subject=subject)), patterns, all_streams)
+    listing = session.ask(lambda manager: manager.stream_list(subject=subject, fields=fields))
+    return meant_streams(listing, patterns, all_streams)
 
 
 def meant_streams(found: Listing[Answer[StreamInfo]], patterns: Sequence[str] | None, all_streams: bool) -> Streams:
@@ -121,10 +127,11 @@ def ls(
         meant = partial(is_meant, patterns=patterns, all_streams=True)
         _list_names(session, subject, meant, reverse=reverse, json=json)
         return
-    from natsctl.cli.render.streams import LIST, WIDE, render_stream_list, stream_rows
+    from natsctl.cli.render.streams import LIST, LISTED, WIDE, render_stream_list, stream_rows
 
     picked = selected_columns(LIST, columns or (WIDE if wide else None), False)
-    streams = list_streams(session, subject=subject, patterns=patterns, all_streams=all_streams)
+    fields = None if columns or wide or sort else LISTED
+    streams = list_streams(session, subject=subject, patterns=patterns, all_streams=all_streams, fields=fields)
     rows = stream_rows([answer.value for answer in streams.answers], streams.absent, time.time_ns())
     by = sort or ("name" if json and not details else "size")
     in_order = sorted_rows(sorted_rows(rows, LIST, "name", False), LIST, by, reverse)

@@ -16,12 +16,10 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
 
 from natsctl.api import endpoints
 from natsctl.api import headers as blocks
 from natsctl.api.errors import ApiResponseError, ProtocolError, UnreachableError, UsageError
-from natsctl.api.times import format_time, parse_time
 from natsctl.api.units import SECOND, format_duration, parse_duration
 from natsctl.client.message import (
     NO_HEADERS,
@@ -34,6 +32,7 @@ from natsctl.client.message import (
     as_text,
 )
 from natsctl.client.requests import PAUSE_S, Answer, api_error, election_s, parse_object, patiently
+from natsctl.hints import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from natsctl.api.requests import PubAck
@@ -172,6 +171,8 @@ def _schedule(asked: Mapping[str, Any], now_ns: int) -> list[tuple[str, str]]:
 
 def _pattern(field: str, words: str, now_ns: int) -> str:
     """Return the schedule as the server writes it: `@at TIME`, `@every DURATION` or a cron line."""
+    from natsctl.api.times import format_time, parse_time
+
     flag = _flag(field)
     try:
         if field == "schedule_at":
@@ -242,7 +243,7 @@ def ack_of(message: Message, subject: str) -> Answer[PubAck]:
     raw = refused_by(message, subject)
     if "stream" not in raw:
         raise ProtocolError(f"the answer on {subject} is not a publish ack: {message.body[:64]!r}")
-    return Answer("PubAck", subject, raw=raw)
+    return Answer("requests.PubAck", subject, raw=raw)
 
 
 def refused_by(message: Message, subject: str) -> dict[str, Any]:

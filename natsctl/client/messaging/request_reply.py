@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shlex
 import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
 
 from natsctl.api.errors import NatsctlError, UnreachableError, UsageError
 from natsctl.client.message import NO_RESPONDERS, Message, as_text
 from natsctl.client.messaging.messages import Outgoing
+from natsctl.hints import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     import asyncio
@@ -148,6 +147,8 @@ class CommandFailedError(NatsctlError):
 
 def words_of(flag: str, command: str) -> list[str]:
     """Return the arguments of a command line that `flag` gives. Raises UsageError."""
+    import shlex
+
     try:
         words = shlex.split(command)
     except ValueError as failure:

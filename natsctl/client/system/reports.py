@@ -9,7 +9,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from natsctl.api.units import parse_duration
-from natsctl.client.search import compile_condition, metadata_level
+from natsctl.api.versions import metadata_level
+from natsctl.client.search import compile_condition
 from natsctl.client.system.system_account import ServerAnswer, ServerAnswers
 
 Row = dict[str, Any]
@@ -179,13 +180,13 @@ def above_level(answers: Iterable[ServerAnswer], level: int, every: bool = False
         account, name, needed = (
             str(owner.get("name")),
             str(stream.get("name")),
-            metadata_level(stream.get("config") or {}),
+            metadata_level((stream.get("config") or {}).get("metadata")),
         )
         if needed > level:
             streams[account, name] = {"account": account, "name": name, "api_level": needed}
         shown = f"{name}*" if every and needed > level else name
         for consumer in stream.get("consumer_detail") or ():
-            consumer_level = metadata_level(consumer.get("config") or {})
+            consumer_level = metadata_level((consumer.get("config") or {}).get("metadata"))
             if consumer_level > level or shown != name:
                 row = {"account": account, "name": consumer.get("name"), "stream": shown, "api_level": consumer_level}
                 consumers[account, name, str(consumer.get("name"))] = row

@@ -43,6 +43,7 @@ _FOLDER = _NATSCTL / "spark" / "source"
 _FILES = (
     _NATSCTL / "api" / "archive" / "s2_rewrite.py",
     _NATSCTL / "client" / "blocking.py",
+    _NATSCTL / "hints.py",
     *(_NATSCTL / "wire" / name for name in ("client.py", "ed25519.py", "server_frames.py", "server_url.py")),
 )
 

@@ -153,7 +153,7 @@ def test_streams_that_do_not_answer_are_rows_with_a_reason(natsctl: Run, monkeyp
     from natsctl.client.manager import Manager
     from natsctl.client.requests import Listing
 
-    async def stream_list(manager: Manager, *, subject: str = "") -> Listing[Any]:
+    async def stream_list(manager: Manager, **_: Any) -> Listing[Any]:
         return Listing([], {"streams": [], "missing": ["LOST"], "offline": {"OLD": "needs level 9"}})
 
     monkeypatch.setattr(Manager, "stream_list", stream_list)
