@@ -313,6 +313,18 @@ class UsageError(NatsctlError):
     exit_code = ExitCode.USAGE
 
 
+class NotFoundError(NatsctlError):
+    """Something that was named does not exist."""
+
+    exit_code = ExitCode.NOT_FOUND
+
+
+class ConflictError(NatsctlError):
+    """Something exists already, or was changed meanwhile."""
+
+    exit_code = ExitCode.CONFLICT
+
+
 class ApiResponseError(NatsctlError):
     """A server answered an API request with an error; `subject` is the request's."""
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 import msgspec
 
 from natsctl import __version__
-from natsctl.api.errors import ExitCode, NatsctlError, UsageError
+from natsctl.api.errors import ExitCode, NatsctlError, NotFoundError, UsageError
 from natsctl.api.units import SECOND, format_duration, parse_duration, plural
 from natsctl.cli.framework import output
 from natsctl.cli.framework.flags import Json, Raw
@@ -335,7 +335,7 @@ def query(
         found = bundle.find(artifact_type=kind, cluster=cluster, server=server, account=account, stream=stream)
         if not found:
             known = ", ".join(bundle.values("artifact_type"))
-            raise NothingFoundError(f"{archive} has no such document", hint=f"its types are: {known}")
+            raise NotFoundError(f"{archive} has no such document", hint=f"its types are: {known}")
         if raw:
             for artifact in found:
                 output.emit_bytes(bundle.raw(artifact))
@@ -345,12 +345,6 @@ def query(
             output.emit_json([{"path": one.path, "tags": dict(one.tags)} for one in found])
         else:
             _list(found)
-
-
-class NothingFoundError(NatsctlError):
-    """A bundle has nothing that fits a query."""
-
-    exit_code = ExitCode.NOT_FOUND
 
 
 def _print(bundle: Bundle, found: Sequence[Artifact]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
-from natsctl.api.errors import ExitCode, NatsctlError
+from natsctl.api.errors import NotFoundError
 from natsctl.api.model import Model
 from natsctl.api.units import plural
 from natsctl.cli.framework import output
@@ -47,12 +47,6 @@ def topics() -> list[Topic]:
     return found
 
 
-class UnknownTopicError(NatsctlError):
-    """There is no such topic."""
-
-    exit_code = ExitCode.NOT_FOUND
-
-
 def cheat(
     session: Session,
     topic: Annotated[str, Argument(metavar="TOPIC", help="one of the listed topics")] = "",
@@ -85,7 +79,7 @@ def _named(name: str, known: Sequence[Topic]) -> Topic:
         from natsctl.cli.framework.resolve import did_you_mean
 
         names = [topic.name for topic in known]
-        raise UnknownTopicError(f"no topic {name}", hint=did_you_mean(name, names) or f"there are {', '.join(names)}")
+        raise NotFoundError(f"no topic {name}", hint=did_you_mean(name, names) or f"there are {', '.join(names)}")
     return found
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
-from natsctl.api.errors import ExitCode, NatsctlError, UsageError, install_command
+from natsctl.api.errors import ConflictError, ExitCode, NatsctlError, UsageError, install_command
 from natsctl.api.units import parse_size, plural
 from natsctl.cli.framework import output
 from natsctl.cli.framework.flags import Force, Json, length_option
@@ -141,16 +141,15 @@ def _check_name(name: str) -> None:
 
 
 def _check_same(layout: Layout, folder: Path, nodes: int, name: str, port: int | None) -> None:
-    """Raise ClusterConflictError where the folder has another cluster than the one that is asked for."""
-    from natsctl.testing.local_cluster import ClusterConflictError
+    """Raise ConflictError where the folder has another cluster than the one that is asked for."""
 
     there = f"{folder} has the cluster {layout.name} of {plural(len(layout.nodes), 'server')}"
     if len(layout.nodes) != nodes or layout.name != name:
         words = f"--nodes {len(layout.nodes)} --name {layout.name}"
-        raise ClusterConflictError(there, hint=f"{words} goes on with it, another --dir makes a new one")
+        raise ConflictError(there, hint=f"{words} goes on with it, another --dir makes a new one")
     if port and layout.nodes[0].client != port:
         first = layout.nodes[0].client
-        raise ClusterConflictError(f"{there} from port {first} on", hint="leave --port out, or choose another --dir")
+        raise ConflictError(f"{there} from port {first} on", hint="leave --port out, or choose another --dir")
 
 
 def _contexts(layout: Layout, folder: Path) -> dict[str, dict[str, Any]]:
@@ -166,14 +165,14 @@ def _description(folder: Path) -> str:
 
 
 def _check_contexts(documents: dict[str, dict[str, Any]], force: bool) -> None:
-    from natsctl.client.contexts import ContextExistsError, Contexts
+    from natsctl.client.contexts import Contexts
 
     contexts = Contexts(os.environ)
     for name, document in documents.items():
         if force or not contexts.exists(name):
             continue
         if contexts.document(name).get("description") != document["description"]:
-            raise ContextExistsError(
+            raise ConflictError(
                 f"context {name} exists already", hint="choose another --name, or replace it with --force"
             )
 

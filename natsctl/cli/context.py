@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import field
 
-from natsctl.api.errors import ExitCode, UsageError
+from natsctl.api.errors import ConflictError, ExitCode, UsageError
 from natsctl.api.model import Duration, Model
 from natsctl.cli.framework import output
 from natsctl.cli.framework.consent import confirmed
@@ -23,7 +23,7 @@ from natsctl.cli.render.page import Page
 from natsctl.cli.render.tables import Table, render_table
 from natsctl.cli.render.text import duration, safe
 from natsctl.client.context_file import EMPTY, Document, Keys, complete, document_of, embedded, redacted
-from natsctl.client.contexts import ContextExistsError, ContextNotFoundError, Contexts, write
+from natsctl.client.contexts import ContextNotFoundError, Contexts, write
 from natsctl.client.servers import DEFAULT_URL, CheckedContext, check
 from natsctl.client.settings import expand_path, overriding
 
@@ -278,7 +278,7 @@ def copy(
     contexts = of_user()
     document = contexts.document(known(contexts, source))
     if contexts.exists(name) and not force:
-        raise ContextExistsError(f"context {name} exists already", hint="--force replaces it")
+        raise ConflictError(f"context {name} exists already", hint="--force replaces it")
     _save(session, contexts, name, {**document, **_said(session, description, nsc, document)}, embed, select)
     show(contexts, name, json=json)
 

@@ -11,7 +11,7 @@ from typing import Annotated
 import msgspec
 
 from natsctl.api.catalogue import ApiError, entries
-from natsctl.api.errors import ExitCode, NatsctlError, UsageError, exit_code_of
+from natsctl.api.errors import NatsctlError, NotFoundError, UsageError, exit_code_of
 from natsctl.api.model import Model, WireEnum
 from natsctl.cli.framework import output
 from natsctl.cli.framework.flags import Json
@@ -155,10 +155,6 @@ class Checked(Model, kw_only=True):
     faults: dict[str, list[str]]
 
 
-class InvalidDefinitionsError(NatsctlError):
-    """A file of definitions that nats-server cannot be built with."""
-
-
 def read_definitions(file: str) -> list[dict[str, object]]:
     """Return the objects of an errors.json, keys that are unknown here included. Raises UsageError."""
     with as_usage_error(file):
@@ -194,12 +190,6 @@ def defined_errors(file: str | None) -> list[KnownError]:
     )
 
 
-class UnknownError(NatsctlError):
-    """No error has that number or name."""
-
-    exit_code = ExitCode.NOT_FOUND
-
-
 def ls(
     match: Annotated[str, Argument(metavar="MATCH", help="regular expression that they must match")] = "",
     sort: Annotated[str, Argument(metavar="SORT", help="sort by code, http or description")] = "code",
@@ -230,7 +220,7 @@ def lookup(
 
         names = [one.constant for one in known] + [str(one.err_code) for one in known]
         hint = did_you_mean(code, names) or "natsctl errors ls MATCH searches them"
-        raise UnknownError(f"there is no error {code}", hint=hint)
+        raise NotFoundError(f"there is no error {code}", hint=hint)
     if json:
         output.emit_json(found)
         return
@@ -260,7 +250,7 @@ def validate(
         for number, wrong in faults.items():
             output.emit(f"{number} failed: {', '.join(wrong)}")
     if faults:
-        raise InvalidDefinitionsError(f"{chosen} is invalid")
+        raise NatsctlError(f"{chosen} is invalid")
     if not json:
         output.emit(f"Validated {len(found)} errors")
 

@@ -165,7 +165,7 @@ def evacuate(
     """Move the copy of a stream or consumer from a server to another one, and wait until it has left.
 
     Another server takes the copy before the old one is given up, so that nothing is lost. Raises UsageError,
-    NotClusteredError, ApiResponseError if no other server can take it, and UnreachableError if that takes too long.
+    NatsctlError, ApiResponseError if no other server can take it, and UnreachableError if that takes too long.
     """
     with suggesting(session, asset.stream, asset.consumer):
         live = session.run(asset.info)

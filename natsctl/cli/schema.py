@@ -19,7 +19,7 @@ from typing import Annotated, Any, Final, get_origin
 import msgspec
 from msgspec import field
 
-from natsctl.api.errors import ExitCode, NatsctlError, UnreachableError, UsageError, closest
+from natsctl.api.errors import ExitCode, NotFoundError, UnreachableError, UsageError, closest
 from natsctl.api.model import Model
 from natsctl.cli.framework import output
 from natsctl.cli.framework.flags import Json
@@ -145,12 +145,6 @@ _EVERYWHERE = ("schema:Failed", "schema:DryRun", "schema:Names")
 """Documents that every command may print."""
 
 
-class UnknownSchemaError(NatsctlError):
-    """No kind of document has that id."""
-
-    exit_code = ExitCode.NOT_FOUND
-
-
 def kinds_of(answer: str) -> list[tuple[str, str]]:
     """Return the ids of the types in a verb's `answer`, each with its `[]` or `*`."""
     return [(_id(bare := one.rstrip("[]*")), one[len(bare) :]) for one in answer.split("|") if one]
@@ -225,7 +219,7 @@ def printed_by() -> dict[str, list[str]]:
 def full_id(given: str) -> str:
     """Return the id that was given, or the only one that ends in it.
 
-    Raises UnknownSchemaError with a suggestion.
+    Raises NotFoundError with a suggestion.
     """
     bare = given.removesuffix("[]")
     known = kinds()
@@ -236,7 +230,7 @@ def full_id(given: str) -> str:
     short = {one.rpartition(".")[2]: one for one in known}
     near = ends or [short.get(one, one) for one in closest(bare, [*known, *short])]
     hint = f"did you mean {' or '.join(near)}?" if near else "natsctl schema ls shows them"
-    raise UnknownSchemaError(f"no schema has the id {given}", hint=hint)
+    raise NotFoundError(f"no schema has the id {given}", hint=hint)
 
 
 def schema_of(id: str) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-from natsctl.api.errors import ExitCode, NatsctlError
+from natsctl.api.errors import ExitCode, NotFoundError
 from natsctl.api.model import Model, Size64, Time
 from natsctl.api.units import SECOND, parse_duration
 from natsctl.cli.framework import output
@@ -97,12 +97,6 @@ def warm(
         output.show_page(render_warm(answer))
 
 
-class SparkNotRunningError(NatsctlError):
-    """Spark is not running in the background."""
-
-    exit_code = ExitCode.NOT_FOUND
-
-
 def _idle_seconds(text: str) -> float:
     if (length_ns := parse_duration(text)) < 0:
         raise ValueError("expected a time such as 8h, or 0 for never")
@@ -165,12 +159,12 @@ def status(json: Json = False) -> int:
 
 
 def _running() -> BackgroundServer:
-    """Return the running server, also one of another version of Spark. Raises SparkNotRunningError."""
+    """Return the running server, also one of another version of Spark. Raises NotFoundError."""
     from natsctl.spark.session.connect import recorded_server
 
     server = recorded_server()
     if server is None or not server.runs:
-        raise SparkNotRunningError("no Spark is running in the background", hint="natsctl spark start starts one")
+        raise NotFoundError("no Spark is running in the background", hint="natsctl spark start starts one")
     return server
 
 

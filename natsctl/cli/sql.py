@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
-from natsctl.api.errors import ExitCode, NatsctlError, UsageError
+from natsctl.api.errors import NatsctlError, NotFoundError, UsageError
 from natsctl.api.model import Model
 from natsctl.cli.framework import output
 from natsctl.cli.framework.flags import Json, Rounds, SparkFlags, Watch, check_rounds
@@ -54,12 +54,6 @@ def read_query(words: str) -> str:
     return text
 
 
-class NoStreamBackupError(NatsctlError):
-    """None of the backups is one of a stream."""
-
-    exit_code = ExitCode.NOT_FOUND
-
-
 class ServerTables:
     """Streams of the server of the command's session."""
 
@@ -91,7 +85,7 @@ class BackupTables:
 
         if stream not in self._paths:
             names = ", ".join(self._paths)
-            raise NoStreamBackupError(
+            raise NotFoundError(
                 f"there is no backup of Stream {stream}", hint=did_you_mean(stream, self._paths) or f"there is {names}"
             )
 
@@ -205,7 +199,7 @@ class SparkQueries:
         self._known: tuple[SparkSession, Queries] | None = None
 
     def check(self, text: str) -> None:
-        """Raise UsageError and UnknownTableError for faults that are found without Spark."""
+        """Raise UsageError and NotFoundError for faults that are found without Spark."""
         from natsctl.cli.framework.resolve import did_you_mean
         from natsctl.spark.session.connect import remote_for
         from natsctl.spark.sql_queries import check_changes_nothing, check_form, check_named

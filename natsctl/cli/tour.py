@@ -76,10 +76,6 @@ ESTIMATED_FROM = 3
 LISTENING = (b"Listening for ", b"Subscribing on ")
 
 
-class StepFailedError(NatsctlError):
-    """A step ended with an unexpected exit status, or lacks expected output."""
-
-
 def _arguments(line: str) -> tuple[list[str], str | None]:
     """Return the program arguments of a command line and the file that its output goes to, if any."""
     words = shlex.split(line)
@@ -90,12 +86,12 @@ def _arguments(line: str) -> tuple[list[str], str | None]:
 
 
 def _check(step: TourLine, status: int, output: str) -> None:
-    """Raise StepFailedError unless the step ended and printed as the scenario expects."""
+    """Raise NatsctlError unless the step ended and printed as the scenario expects."""
     if status != step.exit_code:
-        raise StepFailedError(f"exit status {status}, not {step.exit_code}: {step.line}")
+        raise NatsctlError(f"exit status {status}, not {step.exit_code}: {step.line}")
     missing = [text for text in step.shows if text not in output]
     if missing:
-        raise StepFailedError(f"the output lacks {missing!r}: {step.line}")
+        raise NatsctlError(f"the output lacks {missing!r}: {step.line}")
 
 
 class _RunningCommand:
@@ -155,7 +151,7 @@ class Tour:
         ]
 
     def run(self) -> None:
-        """Run every chapter; raises StepFailedError at the first failed step."""
+        """Run every chapter; raises NatsctlError at the first failed step."""
         for number, chapter in enumerate(self._chapters, 1):
             print(f"\n── {number}. {chapter.title} ".ljust(100, "─"), flush=True)
             for step in chapter.steps:

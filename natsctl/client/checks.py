@@ -139,17 +139,13 @@ Readers = Mapping[str, Callable[[str], Any]]
 """Parser of the text of each threshold."""
 
 
-class BadThresholdError(NatsctlError):
-    """A threshold in the metadata of a stream or consumer cannot be read."""
-
-
 _GONE = (b"DEL", b"PURGE", b"MaxAge", b"Purge", b"Remove")
 
 
 def with_metadata(limits: Limits, readers: Readers, raw: Mapping[str, Any]) -> dict[str, Any]:
     """Return the thresholds of the metadata, overridden by the given ones.
 
-    Raises BadThresholdError for one of the metadata.
+    Raises NatsctlError for one of the metadata.
     """
     metadata = (raw.get("config") or {}).get("metadata") or {}
     said = {}
@@ -159,7 +155,7 @@ def with_metadata(limits: Limits, readers: Readers, raw: Mapping[str, Any]) -> d
             try:
                 said[name] = readers[name](str(text))
             except UsageError as failure:
-                raise BadThresholdError(f"metadata {key}: {str(failure).removeprefix(f'--{name}: ')}") from None
+                raise NatsctlError(f"metadata {key}: {str(failure).removeprefix(f'--{name}: ')}") from None
     return {**said, **limits}
 
 

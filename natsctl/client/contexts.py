@@ -14,7 +14,7 @@ import json
 import os
 from collections.abc import Mapping
 
-from natsctl.api.errors import ExitCode, NatsctlError, UsageError, file_errors
+from natsctl.api.errors import ConflictError, ExitCode, UsageError, file_errors
 from natsctl.client.settings import Settings
 from natsctl.hints import TYPE_CHECKING, Any
 
@@ -35,12 +35,6 @@ class ContextNotFoundError(UsageError):
     def __init__(self, text: str, known: list[str]) -> None:
         super().__init__(text, hint=f"known are {', '.join(known)}" if known else _NONE)
         self.known = known
-
-
-class ContextExistsError(NatsctlError):
-    """A context of that name exists, or the context cannot be removed."""
-
-    exit_code = ExitCode.CONFLICT
 
 
 class Contexts:
@@ -152,12 +146,12 @@ class Contexts:
     def remove(self, name: str) -> FileChange:
         """Return the file that goes with a context.
 
-        Raises ContextNotFoundError, and ContextExistsError for the selected one.
+        Raises ContextNotFoundError, and ConflictError for the selected one.
         """
         if not self.exists(name):
             raise ContextNotFoundError(f"unknown context {name!r}", self.names())
         if name == self.selected():
-            raise ContextExistsError(
+            raise ConflictError(
                 f"context {name} is the selected one",
                 hint="natsctl context unselect first, or select another one",
             )

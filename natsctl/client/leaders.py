@@ -23,10 +23,6 @@ Info = Mapping[str, Any]
 Announce = Callable[[Info], None]
 
 
-class NotClusteredError(NatsctlError):
-    """Only one server could lead."""
-
-
 class ClusterAsset(NamedTuple):
     stream: str
     consumer: str = ""
@@ -90,18 +86,18 @@ def peers_of(info: Info) -> list[str]:
 
 
 def check_in_cluster(info: Info, what: str) -> None:
-    """Raise NotClusteredError for an asset of a server that is in no cluster."""
+    """Raise NatsctlError for an asset of a server that is in no cluster."""
     if not (info.get("cluster") or {}).get("name"):
-        raise NotClusteredError(
+        raise NatsctlError(
             f"{what} is not clustered", hint="leaders and copies change among the servers of a cluster only"
         )
 
 
 def check_clustered(info: Info, what: str) -> None:
-    """Raise NotClusteredError for an asset that no other server could lead."""
+    """Raise NatsctlError for an asset that no other server could lead."""
     check_in_cluster(info, what)
     if len(peers_of(info)) < 2:
-        raise NotClusteredError(f"{what} has one copy: no other server can lead it", hint="give it more replicas first")
+        raise NatsctlError(f"{what} has one copy: no other server can lead it", hint="give it more replicas first")
 
 
 async def hand_over(
@@ -114,7 +110,7 @@ async def hand_over(
     """Request a step-down of the leader, and return the information before it and once another server leads.
 
     `announce` is called with the information before, once it is clear that another server can lead. Raises
-    NotClusteredError, ApiResponseError, and UnreachableError when no other one leads in time; the election continues
+    NatsctlError, ApiResponseError, and UnreachableError when no other one leads in time; the election continues
     then.
     """
     before = await load()

@@ -70,10 +70,6 @@ class ObjectNotFoundError(NatsctlError):
         self.name = name
 
 
-class BucketLinkError(NatsctlError):
-    """The object represents a whole bucket, which cannot be read as one."""
-
-
 class StoredObject(msgspec.Struct, frozen=True, kw_only=True):
     """An object's metadata: `raw` is the JSON as it was stored, `time` when (RFC 3339), `revision` its sequence.
 
@@ -200,7 +196,7 @@ class ObjectBucket:
     async def resolve(self, name: str) -> tuple[ObjectBucket, StoredObject]:
         """Return the object that a name represents and its bucket, links followed.
 
-        Raises BucketLinkError, ObjectNotFoundError.
+        Raises NatsctlError, ObjectNotFoundError.
         """
         bucket, found = self, await self.info_of(name)
         for _ in range(MAX_HOPS):
@@ -208,7 +204,7 @@ class ObjectBucket:
             if link is None:
                 return bucket, found
             if not link.get("name"):
-                raise BucketLinkError(
+                raise NatsctlError(
                     f"object {name} is a link to the bucket {link['bucket']}",
                     hint=f"natsctl object ls {link['bucket']} shows the objects there",
                 )
@@ -241,14 +237,10 @@ LAGS_S = 5.0
 """Maximum wait for the next chunk: the reading server of a cluster may be behind the one that stored it."""
 
 
-class ObjectDamagedError(StorageError):
-    """The received bytes differ from the stored ones."""
-
-
 async def get(bucket: ObjectBucket, found: StoredObject, target: IO[bytes], on_progress: Callable[[int], None]) -> None:
     """Write an object's bytes to `target`; the callback gets the number of bytes received.
 
-    Raises ObjectDamagedError with the fault.
+    Raises StorageError with the fault.
     """
     hashed, size = hashlib.sha256(), 0
     if found.size:
@@ -261,12 +253,12 @@ async def get(bucket: ObjectBucket, found: StoredObject, target: IO[bytes], on_p
                 target.write(chunk)
                 on_progress(size)
     if size != found.size:
-        raise ObjectDamagedError(
+        raise StorageError(
             f"object {found.name} has {size} bytes in bucket {bucket.name}, but should have {found.size}"
         )
     wanted = digest_bytes(found.digest)
     if wanted and wanted != hashed.digest():
-        raise ObjectDamagedError(f"object {found.name} in bucket {bucket.name} does not have the digest {found.digest}")
+        raise StorageError(f"object {found.name} in bucket {bucket.name} does not have the digest {found.digest}")
 
 
 @contextmanager

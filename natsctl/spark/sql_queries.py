@@ -18,7 +18,7 @@ from decimal import Decimal
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from natsctl.api.errors import ExitCode, NatsctlError, UsageError
+from natsctl.api.errors import NotFoundError, UsageError
 from natsctl.spark.sql_tables import (
     EVERYTHING,
     Catalogue,
@@ -240,19 +240,13 @@ def _is_from(word: Token) -> bool:
     return word.is_word("FROM")
 
 
-class UnknownTableError(NatsctlError):
-    """A query names a table that is no stream, no bucket, and nothing of its own."""
-
-    exit_code = ExitCode.NOT_FOUND
-
-
-def unknown_table(name: str, catalogue: Catalogue, suggest: Suggest) -> UnknownTableError:
+def unknown_table(name: str, catalogue: Catalogue, suggest: Suggest) -> NotFoundError:
     """Return the failure of a query that names such a table, or one in a place where tables are not looked for."""
     if name in catalogue.names:
         text = f"{name} stands where natsctl looks for no table, such as IDENTIFIER and EXECUTE IMMEDIATE"
-        return UnknownTableError(text, hint=f"write FROM {quote(name)}")
+        return NotFoundError(text, hint=f"write FROM {quote(name)}")
     hint = suggest(name, catalogue.names) or "natsctl str ls -a shows the streams"
-    return UnknownTableError(f"there is no stream, bucket or view {name}", hint=hint)
+    return NotFoundError(f"there is no stream, bucket or view {name}", hint=hint)
 
 
 def check_changes_nothing(text: str, catalogue: Catalogue) -> None:
@@ -281,7 +275,7 @@ def _check_name_is_free(words: Sequence[Token], catalogue: Catalogue) -> None:
 
 
 def check_named(text: str, catalogue: Catalogue, suggest: Suggest) -> None:
-    """Raise UnknownTableError if a query reads a single table that does not exist; Spark checks other queries."""
+    """Raise NotFoundError if a query reads a single table that does not exist; Spark checks other queries."""
     words = tokens(text.rstrip().rstrip(";"))
     named = relations(text)
     if len(named) != 1 or not words[0].is_word("SELECT") or any(word.is_symbol(";") for word in words):
@@ -333,7 +327,7 @@ class Queries:
         self._views = Views(spark, locate, on_server=on_server, schemas=schemas)
 
     def run(self, text: str, limit: int | None = None) -> QueryResult:
-        """Return the rows of the last statement, `limit` at most. Raises UnknownTableError, UsageError, or Spark's."""
+        """Return the rows of the last statement, `limit` at most. Raises NotFoundError, UsageError, or Spark's."""
         frame = self._last(text)
         found = of_arrow((frame if limit is None else frame.limit(limit + 1)).toArrow())
         return found.cut(limit)
@@ -370,7 +364,7 @@ class Queries:
         self._views.make(tables, EVERYTHING)  # Spark then proposes the nearest of them
         return self._spark.sql(asked + query)
 
-    def _unknown(self, parameters: Mapping[str, Any]) -> UnknownTableError:
+    def _unknown(self, parameters: Mapping[str, Any]) -> NotFoundError:
         name = str(parameters.get("relationName", "")).replace("`", "")
         return unknown_table(name, self._catalogue, self._suggest)
 

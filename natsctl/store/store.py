@@ -382,7 +382,7 @@ class Store:
     ) -> StreamStore:
         """Make a stream; it is durable when its first commit ends (on_durable).
 
-        Raises StreamExistsError, StoreDamagedError.
+        Raises ConflictError, StoreDamagedError.
         """
         if key in self.streams:
             raise StreamKeyTakenError(key)

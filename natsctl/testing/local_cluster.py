@@ -26,7 +26,7 @@ from typing import IO, Any, Final, NamedTuple, Self
 
 import msgspec
 
-from natsctl.api.errors import ExitCode, NatsctlError, UnreachableError
+from natsctl.api.errors import ConflictError, NatsctlError, UnreachableError
 from natsctl.client.atomic_file import PRIVATE, atomic_write
 
 HOST: Final = "127.0.0.1"
@@ -39,12 +39,6 @@ STOP_WITHIN_S: Final = 10.0
 LOOK_EVERY_S: Final = 0.1
 LAYOUT: Final = "cluster.json"
 FORMAT: Final = "natsctl.cluster/1"
-
-
-class ClusterConflictError(NatsctlError):
-    """The folder has another cluster, or one that runs, or a port is taken."""
-
-    exit_code = ExitCode.CONFLICT
 
 
 class NodeAddress(msgspec.Struct):
@@ -166,7 +160,7 @@ class LocalCluster:
     def start(self) -> None:
         """Write the configurations and start every server.
 
-        Raises ClusterConflictError where the folder or a port is in use.
+        Raises ConflictError where the folder or a port is in use.
         """
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._lock.enter_context(_locked(self.folder))
@@ -185,7 +179,7 @@ class LocalCluster:
                 try:
                     socket.create_server((HOST, port)).close()
                 except OSError as failure:
-                    raise ClusterConflictError(
+                    raise ConflictError(
                         f"port {port} of {node.name} is in use",
                         hint=self._left_over(node) or "end what listens there, or choose another --dir or --port",
                     ) from failure
@@ -289,12 +283,12 @@ class LocalCluster:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[IO[bytes]]:
-    """Hold the lock of a folder; raises ClusterConflictError where another process has it."""
+    """Hold the lock of a folder; raises ConflictError where another process has it."""
     with (folder / "lock").open("ab") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as failure:
-            raise ClusterConflictError(
+            raise ConflictError(
                 f"the cluster in {folder} runs already", hint="choose another --dir for a second one"
             ) from failure
         yield lock

@@ -12,11 +12,10 @@ from typing import Any
 
 import pytest
 
-from natsctl.api.errors import UnreachableError
+from natsctl.api.errors import NatsctlError, UnreachableError
 from natsctl.cli.main import run as run_main
 from natsctl.client.connection import Connection
 from natsctl.client.migration.destination import MigrationDestination
-from natsctl.client.migration.migration_state import DifferenceError
 from natsctl.testing.process import ServerProcess
 from tests.cli.conftest import clear, eventually
 from tests.support.commands import Done
@@ -259,7 +258,7 @@ def test_a_cutover_that_fails_is_taken_back(
     orders: Run, natsctl: Run, there: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def differs(self: MigrationDestination, name: str, *rest: Any) -> None:
-        raise DifferenceError(f"{name} differs")
+        raise NatsctlError(f"{name} differs")
 
     before = infos(natsctl)
     with monkeypatch.context() as patched:

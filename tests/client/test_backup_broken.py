@@ -14,16 +14,9 @@ from urllib.parse import urlsplit
 import pytest
 
 from natsctl.api.catalogue import ApiError
-from natsctl.api.errors import ApiResponseError, ErrCode, NatsctlError, UnreachableError
+from natsctl.api.errors import ApiResponseError, ConflictError, ErrCode, NatsctlError, UnreachableError
 from natsctl.client.backup import restore, transfer
-from natsctl.client.backup.restore import (
-    OnExisting,
-    RestoreOptions,
-    RestoreTransfer,
-    StreamExistsError,
-    StreamLostError,
-    restore_stream,
-)
+from natsctl.client.backup.restore import OnExisting, RestoreOptions, RestoreTransfer, StreamLostError, restore_stream
 from natsctl.client.backup.save import SaveOptions, save_stream
 from natsctl.client.backup.transfer import RetryingManager, TransferInterruptedError
 from natsctl.client.manager import Manager
@@ -206,7 +199,7 @@ async def test_a_stream_that_somebody_makes_before_a_restore_is_begun_again_is_t
         raise TransferInterruptedError("broken off")
 
     _first(monkeypatch, broken)
-    with pytest.raises(StreamExistsError, match="was created during its restore"):
+    with pytest.raises(ConflictError, match="was created during its restore"):
         await restore_stream(RetryingManager(manager), tmp_path / "b")
     assert (await manager.stream_info("S")).value.config.subjects == ["theirs"]
 

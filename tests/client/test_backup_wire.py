@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from natsctl.api.errors import ApiResponseError, NatsctlError, StorageError
+from natsctl.api.errors import ApiResponseError, ConflictError, NatsctlError, StorageError
 from natsctl.client.backup.discovery import verify
-from natsctl.client.backup.restore import OnExisting, Restored, RestoreOptions, SubjectOverlapError, restore_stream
+from natsctl.client.backup.restore import OnExisting, Restored, RestoreOptions, restore_stream
 from natsctl.client.backup.save import BackupSnapshot, SavedStream, SaveOptions, save_stream
 from natsctl.client.backup.transfer import RetryingManager, ignore_progress
 from natsctl.client.connection import Connection
@@ -98,7 +98,7 @@ async def test_a_stream_comes_back_under_another_name_beside_itself(
     before = await _stored(filled)
     await backup(filled, "ORDERS", tmp_path / "b")
     edit_backup(tmp_path / "b", tmp_path / "of", Edit(version=archive))
-    with pytest.raises(SubjectOverlapError) as raised:
+    with pytest.raises(ConflictError) as raised:
         await restore(filled, tmp_path / "of", stream="COPY")
     assert (raised.value.exit_code, "--subjects" in raised.value.hint) == (4, True)
     done = await restore(filled, tmp_path / "of", stream="COPY", subjects=("COPY.*",))

@@ -12,11 +12,10 @@ from typing import Any
 import pytest
 
 from natsctl.api.acks import TERM
-from natsctl.api.errors import ApiResponseError
+from natsctl.api.errors import ApiResponseError, ConflictError
 from natsctl.client.deadletters.capture import (
     EVERY_STREAM,
     CaptureOptions,
-    DeadLettersConflictError,
     NoDeadLettersError,
     capture_streams,
     disable,
@@ -111,11 +110,11 @@ async def test_a_capture_stream_is_made_once_changed_and_removed(server: Any) ->
         assert (await enable(manager, "S", CaptureOptions(copies=False))).config.max_age == 3600 * 10**9
         (capture,) = await capture_streams(manager)
         assert (capture.stream, capture.copies, capture.made_by_natsctl) == ("S", False, True)
-        with pytest.raises(DeadLettersConflictError, match="DEADLETTERS_S"):
+        with pytest.raises(ConflictError, match="DEADLETTERS_S"):
             await enable(manager, EVERY_STREAM)
         assert await disable(manager, "S") and not await disable(manager, "S")
         assert (await enable(manager, EVERY_STREAM)).name == "DEADLETTERS"
-        with pytest.raises(DeadLettersConflictError, match="DEADLETTERS already"):
+        with pytest.raises(ConflictError, match="DEADLETTERS already"):
             await enable(manager, "S")
 
 
@@ -127,10 +126,10 @@ async def test_a_stream_that_somebody_made_is_read_and_left_alone(server: Any) -
         await failing(manager, 1, terminated=[0], keep=None)
         (letter,) = await letters_of(manager, 1)
         assert (letter.capture, letter.reason) == ("MINE", "terminated: bad order")
-        with pytest.raises(DeadLettersConflictError, match="MINE"):
+        with pytest.raises(ConflictError, match="MINE"):
             await enable(manager, "S")
         await manager.stream_create({"name": "DEADLETTERS_T", "subjects": ["t"], "storage": "memory"})
-        with pytest.raises(DeadLettersConflictError):
+        with pytest.raises(ConflictError):
             await disable(manager, "T")
 
 

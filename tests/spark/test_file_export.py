@@ -20,10 +20,10 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from nats.js import errors as nats_errors
 from nats.js.api import StreamConfig
-from nats.js.errors import NotFoundError
 
-from natsctl.api.errors import ExitCode, StorageError, UsageError
+from natsctl.api.errors import ExitCode, NotFoundError, StorageError, UsageError
 from natsctl.api.stream import StreamConfig as Config
 from natsctl.cli.main import run as run_main
 from natsctl.spark.files import file_import as source_module
@@ -43,7 +43,7 @@ from natsctl.spark.files.file_export import (
     writer_of,
 )
 from natsctl.spark.files.file_formats import local_path, spark_input, spark_path
-from natsctl.spark.files.file_import import NUMBER, NothingToImportError, examine, messages, read_rows, source_of
+from natsctl.spark.files.file_import import NUMBER, examine, messages, read_rows, source_of
 from natsctl.spark.files.message_columns import IDS, headers_of, left_out, payload_of
 from natsctl.spark.session.failures import translated
 from natsctl.spark.stream_frames import STREAM_COLUMNS, schema_of
@@ -156,7 +156,7 @@ def test_the_format_of_a_folder_is_that_of_its_files(tmp_path: Path) -> None:
         source_of(str(tmp_path), "", "", as_json=False)
     (tmp_path / "empty").mkdir()
     for name in ("none", "empty"):
-        with pytest.raises(NothingToImportError):
+        with pytest.raises(NotFoundError):
             source_of(str(tmp_path / name), "", "", as_json=False)
     (tmp_path / "a[1].csv").touch()
     with pytest.raises(UsageError, match="reads no CSV"):  # Spark takes it for a pattern
@@ -194,7 +194,7 @@ def made(url: str, streams: dict[str, list[str]], messages: list[Message]) -> No
         connection = await patient_client.connect(url)
         stream = connection.jetstream()
         for name, subjects in streams.items():
-            with suppress(NotFoundError):
+            with suppress(nats_errors.NotFoundError):
                 await stream.delete_stream(name)
             await stream.add_stream(StreamConfig(name=name, subjects=subjects))
         for subject, headers, payload in messages:

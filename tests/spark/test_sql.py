@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 from nats.js.api import StreamConfig
 
+from natsctl.api.errors import NotFoundError
 from natsctl.cli.framework.resolve import did_you_mean
 from natsctl.spark.counted_queries import Facts, counted
-from natsctl.spark.sql_queries import Queries, UnknownTableError
+from natsctl.spark.sql_queries import Queries
 from natsctl.spark.sql_tables import Catalogue
 from natsctl.testing.process import ServerProcess
 from tests.support import patient_client
@@ -94,7 +95,7 @@ def test_filters_reach_the_server_and_mistakes_are_told_with_what_may_be_meant(q
     plan = queries.explain("select seq from my-stream where seq > 2 and subject = 'my.a'")
     assert "GreaterThan(seq,2)" in plan
     assert "ReadSchema: struct<seq:bigint,subject:string>" in plan
-    with pytest.raises(UnknownTableError) as missing:
+    with pytest.raises(NotFoundError) as missing:
         queries.run("select 1 from my-steam s")
     assert missing.value.hint.startswith('did you mean "my-stream"')
     with pytest.raises(AnalysisException, match="subject"):

@@ -14,12 +14,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from natsctl.api.errors import UsageError
+from natsctl.api.errors import NotFoundError, UsageError
 from natsctl.cli import sql
 from natsctl.cli.render.spark_reports import csv_text
 from natsctl.spark.sql_queries import (
     QueryResult,
-    UnknownTableError,
     check_changes_nothing,
     check_named,
     json_value,
@@ -208,7 +207,7 @@ def test_no_view_takes_the_name_of_a_stream_and_what_a_query_made_itself_is_its_
     "text", ["select seq from ORDES", "SELECT * FROM my-strem m where seq > 1;", "select 1 from `a b`"]
 )
 def test_a_table_that_cannot_be_there_is_told_at_once(text: str) -> None:
-    with pytest.raises(UnknownTableError, match="there is no stream, bucket or view"):
+    with pytest.raises(NotFoundError, match="there is no stream, bucket or view"):
         check_named(text, CATALOGUE, suggest)
     told = unknown_table("my-stream", CATALOGUE, suggest)  # which the query names in a text
     assert (str(told).startswith("my-stream stands where"), told.hint) == (True, "write FROM `my-stream`")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 
-from natsctl.api.errors import ExitCode, NatsctlError, UnreachableError, UsageError
+from natsctl.api.errors import NatsctlError, NotFoundError, UnreachableError, UsageError
 from natsctl.api.jwt_claims import AccountClaims
 from natsctl.api.units import plural
 from natsctl.cli.auth.operators import write_private
@@ -86,10 +86,6 @@ class PushedAccount(msgspec.Struct):
     updated: list[str]
     failed: dict[str, str]
     expected: int
-
-
-class PushError(NatsctlError):
-    """An account that not all servers have taken."""
 
 
 class Removed(msgspec.Struct):
@@ -321,7 +317,7 @@ def push(
             output.emit(f"X Update failed on {safe(name)}: {safe(reason)}")
         output.emit(f"\nSuccess {len(updated)} Failed {len(failed)} Expected {expected}")
     if failed:
-        raise PushError(f"update failed on {len(failed)} of {plural(expected, 'server')}")
+        raise NatsctlError(f"update failed on {len(failed)} of {plural(expected, 'server')}")
     if len(updated) < expected:
         raise UnreachableError(f"only {len(updated)} of {plural(expected, 'server')} answered")
 
@@ -362,7 +358,7 @@ def query(
     subject = account if known else AccountFlags(account, operator).find(session)[1].subject
     token = session.run(lambda manager: _looked_up(manager, subject))
     if not token:
-        raise UnknownAccountError(f"the servers have no account {account}", hint="natsctl auth account push sends it")
+        raise NotFoundError(f"the servers have no account {account}", hint="natsctl auth account push sends it")
     claims = read_claims(token, "account", "the server's answer")
     if file is not None:
         write_private(session, Path(file), token.encode(), "a JWT")
@@ -370,12 +366,6 @@ def query(
         output.emit_json({**claims, "token": token})
         return
     output.show_page(render_account(claims))
-
-
-class UnknownAccountError(NatsctlError):
-    """An account that the servers do not have."""
-
-    exit_code = ExitCode.NOT_FOUND
 
 
 async def _looked_up(manager: Manager, subject: str) -> str:

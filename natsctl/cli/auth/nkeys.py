@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Annotated, Final
 
-from natsctl.api.errors import UsageError, file_errors
+from natsctl.api.errors import ConflictError, NatsctlError, UsageError, file_errors
 from natsctl.api.jwt_token import Kind
 from natsctl.api.model import Model
 from natsctl.cli.auth.operators import read_file, read_key, write_private
@@ -17,8 +17,7 @@ from natsctl.cli.framework.flags import Json
 from natsctl.cli.framework.parameters import Argument, Option
 from natsctl.cli.framework.session import Session
 from natsctl.cli.framework.verbs import Verb, verb
-from natsctl.client.auth.keys import KEY_BYTES, KINDS, SignatureError, generate_key
-from natsctl.client.auth.operators import EntityExistsError
+from natsctl.client.auth.keys import KEY_BYTES, KINDS, generate_key
 
 _KINDS: Final[dict[str, Kind]] = {**{kind: kind for kind in KINDS}, "x25519": "curve"}
 _NUID_LENGTH: Final = 22
@@ -83,7 +82,7 @@ def generate(
     if kind.lower() not in _KINDS:
         raise UsageError(f"there is no kind of key {kind!r}", hint=f"the kinds are {', '.join(_KINDS)}")
     if target is not None and not force and target.exists():
-        raise EntityExistsError(f"file {target} already exists", hint="--force replaces it")
+        raise ConflictError(f"file {target} already exists", hint="--force replaces it")
     key = generate_key(_KINDS[kind.lower()], _entropy(entropy))
     text = f"{key.seed}\n{key.public}\n" if public else f"{key.seed}\n"
     if target is not None:
@@ -130,7 +129,7 @@ def verify(
     try:
         raw = base64.urlsafe_b64decode(text + b"=" * (-len(text) % 4))
     except binascii.Error:
-        raise SignatureError(f"{signature}: this is not a signature in base 64") from None
+        raise NatsctlError(f"{signature}: this is not a signature in base 64") from None
     key.verify(read_file(file), raw)
     output.emit_json({"key": key.public, "verified": True}) if json else output.emit("Verified OK")
 
@@ -162,7 +161,7 @@ def unseal(
         try:
             sealed = base64.b64decode(b"".join(sealed.split()), validate=True)
         except binascii.Error:
-            raise SignatureError(f"{file}: this is not base 64", hint="--no-b64 reads sealed bytes") from None
+            raise NatsctlError(f"{file}: this is not base 64", hint="--no-b64 reads sealed bytes") from None
     _write(session, key.open(sealed, sender), target, line=True)
 
 

@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from natsctl.api.errors import NatsctlError, UsageError, file_errors
+from natsctl.api.errors import ConflictError, NatsctlError, UsageError, file_errors
 from natsctl.api.jwt_claims import OperatorClaims
 from natsctl.api.model import Model
 from natsctl.cli.auth.selection import MaybeOperator, picked, picked_operator, save, store
@@ -19,7 +19,7 @@ from natsctl.cli.framework.session import Session
 from natsctl.cli.framework.verbs import Verb, verb
 from natsctl.cli.render.text import safe
 from natsctl.client.auth.keys import KeyPair, find_key
-from natsctl.client.auth.operators import Entity, EntityExistsError, Operator, new_operator
+from natsctl.client.auth.operators import Entity, Operator, new_operator
 from natsctl.client.message import DryRunError, Planned
 
 if TYPE_CHECKING:
@@ -298,7 +298,7 @@ def backup(
 
 
 def _check_replaceable(path: Path, operator: Operator, key: KeyPair | None) -> None:
-    """Raise EntityExistsError for a file that exists and is not a backup of the operator that this key opens."""
+    """Raise ConflictError for a file that exists and is not a backup of the operator that this key opens."""
     from natsctl.client.auth.operator_files import restored
 
     if not path.exists():
@@ -308,7 +308,7 @@ def _check_replaceable(path: Path, operator: Operator, key: KeyPair | None) -> N
         found = restored(read_file(path), str(path), key)
     if found is None or found.subject != operator.subject:
         about = f"is a backup of operator {found.name}" if found else f"exists and is no backup of {operator.name}"
-        raise EntityExistsError(f"{path} {about}", hint="--force replaces it")
+        raise ConflictError(f"{path} {about}", hint="--force replaces it")
 
 
 def restore(
@@ -323,7 +323,7 @@ def restore(
 
     place = store()
     if name in place.names():
-        raise EntityExistsError(f"operator {name} already exists")
+        raise ConflictError(f"operator {name} already exists")
     operator = restored(read_file(source), str(source), read_key(key) if key else None)
     if operator.name != name:
         raise UsageError(f"{source} is a backup of operator {operator.name}, not of {name}")

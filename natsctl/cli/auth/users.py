@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from natsctl.api.errors import UsageError
+from natsctl.api.errors import ConflictError, UsageError
 from natsctl.api.jwt_claims import UserClaims
 from natsctl.api.model import Model
 from natsctl.api.units import SECOND, parse_length, parse_size
@@ -35,7 +35,7 @@ from natsctl.cli.framework.session import Session
 from natsctl.cli.framework.verbs import verb
 from natsctl.cli.render.text import safe
 from natsctl.client.auth.claims import put
-from natsctl.client.auth.operators import EntityExistsError, ManagedAccount, ManagedUser
+from natsctl.client.auth.operators import ManagedAccount, ManagedUser
 
 if TYPE_CHECKING:
     from natsctl.client.auth.nsc_store import NscStore
@@ -333,11 +333,11 @@ def _expiry(text: str | None) -> int:
 
 
 def _check_free(file: Path | None, force: bool) -> None:
-    """Raise EntityExistsError for a creds file that exists, UsageError if none can be written."""
+    """Raise ConflictError for a creds file that exists, UsageError if none can be written."""
     if file is None:
         return
     if file.exists() and not force:
-        raise EntityExistsError(f"file {file} already exists", hint="--force replaces it")
+        raise ConflictError(f"file {file} already exists", hint="--force replaces it")
     if not file.parent.is_dir() or file.is_dir():
         raise UsageError(f"{file}: {'is a folder' if file.is_dir() else 'there is no such folder'}")
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
-from natsctl.api.errors import ApiResponseError, ErrCode, UsageError
+from natsctl.api.errors import ApiResponseError, ErrCode, NotFoundError, UsageError
 from natsctl.api.times import format_time, parse_time
 from natsctl.api.units import plural
 from natsctl.cli.consumer.listing import list_consumers, show_info
@@ -17,7 +17,7 @@ from natsctl.cli.framework.parameters import Argument, Option
 from natsctl.cli.framework.resolve import is_pattern, live_consumer, matching, pick_consumer, pick_stream, suggesting
 from natsctl.cli.framework.session import Session
 from natsctl.cli.render.text import duration, safe, stamp, when
-from natsctl.cli.stream.remove import NoStreamMatchesError, one_by_one
+from natsctl.cli.stream.remove import one_by_one
 
 DEFAULT_PAUSE = "1h"
 
@@ -239,7 +239,7 @@ def _chosen(session: Session, stream: str, words: Sequence[str], force: bool, mi
         if found := matching(infos, word):
             names += found
         elif is_pattern(word) and not missing_ok:
-            raise NoStreamMatchesError(
+            raise NotFoundError(
                 f"no Consumer of Stream {stream} matches {word}", hint=f"natsctl con ls {stream} shows those there are"
             )
         elif not missing_ok:

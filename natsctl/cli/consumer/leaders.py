@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from natsctl.api.errors import NatsctlError
 from natsctl.cli import leadership
 from natsctl.cli.consumer.listing import FILTERS, list_consumers, show_info, test_of
 from natsctl.cli.framework.flags import ConsumerName, Force, Given, Json, StreamName, flagged
@@ -9,7 +10,7 @@ from natsctl.cli.framework.resolve import pick_consumer, pick_stream
 from natsctl.cli.framework.session import Session
 from natsctl.cli.framework.verbs import verb
 from natsctl.cli.leadership import MoveWait, Peer, Preferred, Wait, balance_leaders
-from natsctl.client.leaders import ClusterAsset, NotClusteredError
+from natsctl.client.leaders import ClusterAsset
 
 
 def step_down(
@@ -48,7 +49,7 @@ def balance(
         if test(consumer.raw)
     }
     if infos and not any("cluster" in info for info in infos.values()):
-        raise NotClusteredError(
+        raise NatsctlError(
             f"the Consumers of {where} are not clustered",
             hint="leaders change among the servers of a cluster only",
         )

@@ -120,7 +120,7 @@ def losses(plan: Plan) -> str:
 def finish_replacements(session: Session, concerned: Collection[str], *, json: bool) -> list[str]:
     """Finish interrupted replacements, and return the result of each; in a dry run the plan names them.
 
-    Raises PlanConflictError if another process is replacing one of the streams `concerned`.
+    Raises ConflictError if another process is replacing one of the streams `concerned`.
     """
     from natsctl.client.backup.transfer import RetryingManager
 

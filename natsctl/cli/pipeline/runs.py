@@ -172,7 +172,7 @@ _SECRETS: Final = {
 def start_detached(session: Session, spark: SparkFlags, project: Project, plan: RunPlan) -> None:
     """Start the same run in the background, and report it after its pipeline has passed the checks.
 
-    Raises PipelineBusyError, RunEndedError.
+    Raises ConflictError, RunEndedError.
     """
     from natsctl.spark.pipeline.run_record import log_path, only_run
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
-from natsctl.api.errors import ApiResponseError, NatsctlError, UnreachableError, UsageError
+from natsctl.api.errors import ApiResponseError, NotFoundError, UnreachableError, UsageError
 from natsctl.api.units import plural
 from natsctl.cli.framework import output
 from natsctl.cli.framework.consent import check_consent, confirmed, confirmed_at_terminal
@@ -328,12 +328,6 @@ def _figure(varz: dict[str, object], path: str) -> float:
 Account = Annotated[str, Argument(metavar="ACCOUNT", help="the account's name")]
 
 
-class AccountNotFoundError(NatsctlError):
-    """No server has such an account."""
-
-    exit_code = 3
-
-
 @flagged((ARCHIVE,))
 def account_info(
     session: Session,
@@ -360,7 +354,7 @@ def account_info(
     output.show_page(render_account_detail(detail, answer.name))
 
 
-def _unknown(session: Session, account: str) -> AccountNotFoundError | None:
+def _unknown(session: Session, account: str) -> NotFoundError | None:
     from natsctl.cli.framework.resolve import did_you_mean
     from natsctl.client.system.system_account import System
 
@@ -368,7 +362,7 @@ def _unknown(session: Session, account: str) -> AccountNotFoundError | None:
     if account in known:
         return None
     hint = did_you_mean(account, known) or "natsctl server report accounts shows the accounts in use"
-    return AccountNotFoundError(f"there is no account {account}", hint=hint)
+    return NotFoundError(f"there is no account {account}", hint=hint)
 
 
 def account_purge(session: Session, account: Account, force: Force = False, json: Json = False) -> None:

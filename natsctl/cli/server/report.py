@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
 import msgspec
 
-from natsctl.api.errors import NatsctlError
+from natsctl.api.errors import NatsctlError, NotFoundError
 from natsctl.api.units import format_size, plural
 from natsctl.cli.framework import output
 from natsctl.cli.framework.flags import (
@@ -33,7 +33,6 @@ from natsctl.cli.render.tables import Column, Columns, Reverse, Sort, Wide, rend
 from natsctl.cli.server.overview import (
     ARCHIVE,
     SCOPE,
-    AccountNotFoundError,
     Compact,
     Expect,
     Server,
@@ -370,7 +369,7 @@ def accounts(
         shown, by = top(rows, ACCOUNTS, view.sort, view.reverse, top_rows, "subs")
         title = f"{plural(len(rows), 'Account')} by {by}"
         if account and not shown:
-            raise AccountNotFoundError(f"account {account} has no connections")
+            raise NotFoundError(f"account {account} has no connections")
         return ServerReport(
             shown[0] if account else shown,
             lambda width: [render_sheet(title, ACCOUNTS, shown, width, words=view.columns, wide=view.wide)],

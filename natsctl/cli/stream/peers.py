@@ -68,10 +68,6 @@ RemovalWait = Annotated[float | None, length_option("--wait", help="maximum wait
 CancelWait = Annotated[float | None, length_option("--wait", help="maximum wait until it has settled [1m]")]
 
 
-class NotMovingError(NatsctlError):
-    """The stream already has its copies on the right servers."""
-
-
 def peer_remove(
     session: Session,
     stream: StreamName = None,
@@ -132,7 +128,7 @@ def cancel_move(
         live = session.run(asset.info)
     check_in_cluster(live, asset.shown)
     if not is_moving(live):
-        raise NotMovingError(f"{asset.shown} is not moving", hint=f"{asset.shows_it} shows its servers")
+        raise NatsctlError(f"{asset.shown} is not moving", hint=f"{asset.shows_it} shows its servers")
     if not (force or confirmed_at_terminal(session, f"cancel the move of {asset.shown}")):
         return
     answer = _cancel(session, asset)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
-from natsctl.api.errors import ApiResponseError, ErrCode, ExitCode, NatsctlError
+from natsctl.api.errors import ApiResponseError, ErrCode, NotFoundError
 from natsctl.api.units import format_size, plural
 from natsctl.cli.framework import output
 from natsctl.cli.framework.consent import check_consent, confirmed, named
@@ -30,12 +30,6 @@ StreamNames = Annotated[
 ]
 
 
-class NoStreamMatchesError(NatsctlError):
-    """No stream matches that pattern."""
-
-    exit_code = ExitCode.NOT_FOUND
-
-
 def has_pattern(words: Sequence[str] | None) -> bool:
     """Return whether one of the patterns may match streams that the user has not named."""
     return any(is_pattern(word) for word in words or ())
@@ -44,7 +38,7 @@ def has_pattern(words: Sequence[str] | None) -> bool:
 def chosen_streams(session: Session, words: Sequence[str] | None, *, missing_ok: bool = False) -> list[str]:
     """Return the selected streams, each once: the given names, the matches of patterns, else the user's pick.
 
-    A pattern matches streams of buckets only if it has their prefix. Raises NoStreamMatchesError.
+    A pattern matches streams of buckets only if it has their prefix. Raises NotFoundError.
     """
     if not words:
         return [pick_stream(session, None)]
@@ -56,7 +50,7 @@ def chosen_streams(session: Session, words: Sequence[str] | None, *, missing_ok:
             continue
         matched = [name for name in matching(names, word) if not is_internal(name) or is_internal(word)]
         if not matched and not missing_ok:
-            raise NoStreamMatchesError(f"no Stream matches {word}", hint="natsctl str ls -a shows those there are")
+            raise NotFoundError(f"no Stream matches {word}", hint="natsctl str ls -a shows those there are")
         chosen += sorted(matched)
     return list(dict.fromkeys(chosen))
 

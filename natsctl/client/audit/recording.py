@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from natsctl.api.errors import ExitCode, NatsctlError, UnreachableError, UsageError
+from natsctl.api.errors import ExitCode, NotFoundError, UnreachableError, UsageError
 from natsctl.api.subjects import matches
 from natsctl.client.audit.bundle import ACCOUNT_TYPES, PROFILE_TYPE, SERVER_TYPES, Bundle
 from natsctl.client.message import HeaderLike, Message
@@ -27,12 +27,6 @@ Entry = Mapping[str, Any]
 
 class NotRecordedError(UnreachableError):
     """The bundle lacks the requested document of a server."""
-
-    exit_code = ExitCode.NOT_FOUND
-
-
-class NothingRecordedError(NatsctlError):
-    """The bundle has no data for the request from any server."""
 
     exit_code = ExitCode.NOT_FOUND
 
@@ -80,7 +74,7 @@ class RecordedConnection:
         self.url = str(bundle.path)
         self._servers = _servers(bundle)
         if not self._servers:
-            raise NothingRecordedError(f"{bundle.path} has no documents of servers")
+            raise NotFoundError(f"{bundle.path} has no documents of servers")
         self._listening: dict[str, RecordedAnswers] = {}
         connected = bundle.metadata.connected_server_name
         first = next((server for server in self._servers.values() if server.name == connected), None)
@@ -90,7 +84,7 @@ class RecordedConnection:
     async def request(
         self, subject: str, body: bytes = b"", *, headers: HeaderLike | None = None, timeout_s: float | None = None
     ) -> Message:
-        """Return the answer of one server. Raises NotRecordedError, NothingRecordedError, UsageError."""
+        """Return the answer of one server. Raises NotRecordedError, NotFoundError, UsageError."""
         server, what = _parsed(subject)
         if server not in self._servers:
             raise NotRecordedError(f"{self.bundle.path} has no server {server}")
@@ -138,7 +132,7 @@ class RecordedConnection:
     def documents(self, server: _Server, kind: str, **tags: str) -> list[Document]:
         """Return the documents of a type that a server sent, page after page.
 
-        Raises NothingRecordedError if no server has one.
+        Raises NotFoundError if no server has one.
         """
         found = [
             document
@@ -146,7 +140,7 @@ class RecordedConnection:
             if _id(document) in (server.id, "")
         ]
         if not found and not self.bundle.find(artifact_type=kind):
-            raise NothingRecordedError(f"{self.bundle.path} has no documents of the type {kind}")
+            raise NotFoundError(f"{self.bundle.path} has no documents of the type {kind}")
         return found
 
     def first(self, server: _Server, what: str) -> Document | None:
@@ -162,7 +156,7 @@ class RecordedConnection:
     def account_id(self, name: str) -> str:
         """Return the id of an account with that id or name.
 
-        Raises NothingRecordedError for a server without data in the bundle.
+        Raises NotFoundError for a server without data in the bundle.
         """
         known = self.bundle.values("account") or [
             str(account) for document in self._every("ACCOUNTZ") for account in _data(document).get("accounts") or ()
@@ -172,7 +166,7 @@ class RecordedConnection:
         if found := self._named_accounts().get(name):
             return found
         hint = f"it has: {', '.join(known)}" if known else ""
-        raise NothingRecordedError(f"{self.bundle.path} has no account {name}", hint=hint)
+        raise NotFoundError(f"{self.bundle.path} has no account {name}", hint=hint)
 
     def _named_accounts(self) -> dict[str, str]:
         held = self.bundle.documents(artifact_type=ACCOUNT_TYPES["INFO"])

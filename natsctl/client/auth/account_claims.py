@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from natsctl.api.errors import UsageError
+from natsctl.api.errors import ConflictError, UsageError
 from natsctl.client.auth.claims import NO_LIMIT, Document, faults, put
-from natsctl.client.auth.operators import EntityExistsError, EntityNotFoundError, ManagedAccount
+from natsctl.client.auth.operators import EntityNotFoundError, ManagedAccount
 
 JETSTREAM: Final = (
     "mem_storage", "disk_storage", "streams", "consumer", "max_ack_pending", "mem_max_stream_bytes",
@@ -91,10 +91,10 @@ class Sharing(NamedTuple):
         return min(found, key=lambda one: one.get("type") != STREAM)
 
     def add(self, entry: Document) -> None:
-        """Add an entry; raises EntityExistsError."""
+        """Add an entry; raises ConflictError."""
         subject = self.subject_of(entry)
         if any(self.subject_of(one) == subject and one.get("type") == entry["type"] for one in self.entries):
-            raise EntityExistsError(f"account {self.account.name} has a {entry['type']} {self.kind} {subject} already")
+            raise ConflictError(f"account {self.account.name} has a {entry['type']} {self.kind} {subject} already")
         body = {key: value for key, value in entry.items() if value}
         self.account.nats[f"{self.kind}s"] = [*(self.account.nats.get(f"{self.kind}s") or []), body]
 
@@ -166,10 +166,10 @@ def mappings_of(account: ManagedAccount) -> dict[str, list[Document]]:
 
 
 def add_mapping(account: ManagedAccount, source: str, target: str, weight: int, cluster: str = "") -> None:
-    """Add a destination to the mapping of a subject; raises EntityExistsError."""
+    """Add a destination to the mapping of a subject; raises ConflictError."""
     held = mappings_of(account).get(source) or []
     if any(one.get("subject") == target and (one.get("cluster") or "") == cluster for one in held):
-        raise EntityExistsError(f"mapping {source} -> {target} already exists")
+        raise ConflictError(f"mapping {source} -> {target} already exists")
     added = {"subject": target, "weight": weight, "cluster": cluster}
     set_mapping(account, source, [*held, {key: value for key, value in added.items() if value}])
 

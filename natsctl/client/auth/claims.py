@@ -33,10 +33,6 @@ _FIRST: Final = tuple(ClaimsData.__struct_fields__)
 _LAST: Final = ("tags", "type", "version")
 
 
-class InvalidJwtError(NatsctlError):
-    """A JWT that cannot be read, or that its issuer did not sign."""
-
-
 def new_claims(kind: str, subject: str, name: str) -> Document:
     """Return the claims of a new operator, account or user, without limits and without JetStream."""
     body: Document = {}
@@ -101,27 +97,27 @@ def sign(claims: Document, signer: KeyPair) -> tuple[str, Document]:
 
 
 def read_claims(token: str, kind: str, origin: str) -> Document:
-    """Return the claims of a JWT of that kind after checking its signature; raises InvalidJwtError with `origin`."""
+    """Return the claims of a JWT of that kind after checking its signature; raises NatsctlError with `origin`."""
     try:
         return verified_claims(token.strip(), kind, TYPES[kind])
     except JwtError as failure:
-        raise InvalidJwtError(f"{origin}: {failure}") from None
+        raise NatsctlError(f"{origin}: {failure}") from None
 
 
 def read_any(token: str) -> tuple[Document, str]:
-    """Return the claims and the kind of any JWT after checking its signature; raises InvalidJwtError."""
+    """Return the claims and the kind of any JWT after checking its signature; raises NatsctlError."""
     try:
         return any_claims(token.strip())
     except JwtError as failure:
-        raise InvalidJwtError(f"invalid JWT: {failure}") from None
+        raise NatsctlError(f"invalid JWT: {failure}") from None
 
 
 def typed(claims: Document, wanted: type[AnyClaims]) -> AnyClaims:
-    """Return claims as a value of that type; raises InvalidJwtError for a field of a wrong type."""
+    """Return claims as a value of that type; raises NatsctlError for a field of a wrong type."""
     try:
         return msgspec.convert(claims, wanted)
     except msgspec.ValidationError as failure:
-        raise InvalidJwtError(f"invalid claims: {failure}") from None
+        raise NatsctlError(f"invalid claims: {failure}") from None
 
 
 def faults(claims: Document) -> list[str]:

@@ -22,10 +22,6 @@ _NO_CURVE: Final = "expected the other side's public curve key (it begins with X
 _KIND_OF: Final = {prefix: kind for kind, prefix in PREFIXES.items()}
 
 
-class SignatureError(NatsctlError):
-    """A signature that the key did not make of this data, or sealed data that cannot be opened."""
-
-
 class KeyPair:
     """An nkey: public, and private if its seed is known."""
 
@@ -54,11 +50,11 @@ class KeyPair:
         return SigningPair(self.kind, self._private("signing")).sign(data)
 
     def verify(self, data: bytes, signature: bytes) -> None:
-        """Check that the key has made `signature` of `data`; raises SignatureError, UsageError for a curve key."""
+        """Check that the key has made `signature` of `data`; raises NatsctlError, UsageError for a curve key."""
         if self.kind == "curve":
             raise UsageError("a curve key encrypts and cannot verify", hint="verify with a key of another kind")
         if not has_signed(self.public, data, signature):
-            raise SignatureError("the signature is not valid")
+            raise NatsctlError("the signature is not valid")
 
     def seal(self, data: bytes, recipient: str) -> bytes:
         """Return `data` encrypted for the holder of the curve key `recipient`; raises UsageError."""
@@ -72,15 +68,15 @@ class KeyPair:
             raise UsageError(_NO_CURVE) from None
 
     def open(self, sealed: bytes, sender: str) -> bytes:
-        """Open data that the owner of the curve key `sender` sealed for this one; raises SignatureError, UsageError."""
+        """Open data that the owner of the curve key `sender` sealed for this one; raises NatsctlError, UsageError."""
         pair = self._curve()
         _check_curve(sender)
         if len(sealed) <= len(SEALED_HEAD) + NONCE_BYTES or not sealed.startswith(SEALED_HEAD):
-            raise SignatureError("this is not sealed data", hint="check --b64 and --no-b64")
+            raise NatsctlError("this is not sealed data", hint="check --b64 and --no-b64")
         try:
             return pair.open(sealed, sender.strip())
         except SealError:
-            raise SignatureError("cannot open the data: it was sealed by, or for, another key") from None
+            raise NatsctlError("cannot open the data: it was sealed by, or for, another key") from None
 
     def _private(self, use: str) -> bytes:
         if self._secret is None:

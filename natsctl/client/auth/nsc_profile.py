@@ -30,7 +30,7 @@ class NscProfile(NamedTuple):
 
 
 def profile_of(url: str, environment: Mapping[str, str]) -> NscProfile:
-    """Return the profile of a user; raises UsageError, EntityNotFoundError, StorageError, InvalidJwtError."""
+    """Return the profile of a user; raises UsageError, EntityNotFoundError, StorageError, NatsctlError."""
     path, _, query = url.removeprefix(SCHEME).partition("?")
     parts = [unquote(part) for part in path.split("/")]
     if not url.startswith(SCHEME) or len(parts) != 3 or not all(parts):

@@ -23,19 +23,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, TypeVar
 
-from natsctl.api.errors import ExitCode, NatsctlError, StorageError, UsageError, file_errors
+from natsctl.api.errors import ConflictError, StorageError, UsageError, file_errors
 from natsctl.client.atomic_file import PRIVATE, FileChange, hold_lock, make_private_folder
 from natsctl.client.auth.claims import Document, read_claims
 from natsctl.client.auth.keys import KeyPair, parse_key
-from natsctl.client.auth.operators import (
-    Entity,
-    EntityExistsError,
-    EntityNotFoundError,
-    ManagedAccount,
-    ManagedUser,
-    Operator,
-    check_name,
-)
+from natsctl.client.auth.operators import Entity, EntityNotFoundError, ManagedAccount, ManagedUser, Operator, check_name
 
 LOCK_NAME: Final = ".natsctl.lock"
 LOCKED_WITHIN_S: Final = 10.0
@@ -47,12 +39,6 @@ _USERS: Final = "users"
 _GITIGNORE: Final = "# ignore all nk files\n**/*.nk\n\n# ignore all creds files\n**/*.creds\n"
 
 Owned = TypeVar("Owned", bound=Entity)
-
-
-class StoreChangedError(NatsctlError):
-    """Another tool has changed the store since it was read."""
-
-    exit_code = ExitCode.CONFLICT
 
 
 class NscStore:
@@ -80,7 +66,7 @@ class NscStore:
             raise StorageError(f"{self.stores}: {failure.strerror or failure}") from failure
 
     def operators(self) -> list[Operator]:
-        """Return every operator; raises StorageError, InvalidJwtError."""
+        """Return every operator; raises StorageError, NatsctlError."""
         return [self.operator(name) for name in self.names()]
 
     def account_names(self, operator: str) -> list[str]:
@@ -97,7 +83,7 @@ class NscStore:
         return [path.stem for path in _files(self.stores / operator / _ACCOUNTS / account / _USERS)]
 
     def operator(self, name: str) -> Operator:
-        """Return an operator by name or public key; raises EntityNotFoundError, StorageError, InvalidJwtError."""
+        """Return an operator by name or public key; raises EntityNotFoundError, StorageError, NatsctlError."""
         names = self.names()
         if name in names:
             return self._load(name)
@@ -206,14 +192,14 @@ class NscStore:
     # -- writing
 
     def changes(self, operator: Operator) -> list[FileChange]:
-        """Return the changes of a save, in order; raises EntityExistsError, StoreChangedError."""
+        """Return the changes of a save, in order; raises ConflictError."""
         found = [FileChange(self.key_path(key.public), key.seed) for key in operator.added_keys if self._is_new(key)]
         if found and not (self.keys / ".gitignore").exists():
             found.insert(0, FileChange(self.keys / ".gitignore", _GITIGNORE))
         if not operator.stored_token:
             folder = self.stores / operator.name
             if folder.exists() and any(folder.iterdir()):
-                raise EntityExistsError(f"operator {operator.name} already exists in {self.stores}")
+                raise ConflictError(f"operator {operator.name} already exists in {self.stores}")
             info = {"managed": False, "name": operator.name, "kind": "operator", "version": "1"}
             found.append(FileChange(folder / _INFO_FILE, json.dumps(info, separators=(",", ":"))))
         for entity in _entities(operator):
@@ -236,7 +222,7 @@ class NscStore:
         except (OSError, UnicodeDecodeError) as failure:
             raise StorageError(f"{path}: {getattr(failure, 'strerror', '') or failure}") from failure
         if held != entity.stored_token:
-            raise StoreChangedError(f"{path} was changed by another command meanwhile; nothing was written")
+            raise ConflictError(f"{path} was changed by another command meanwhile; nothing was written")
 
     def _removals(self, operator: Operator) -> Iterator[FileChange]:
         accounts = [(account, account.removed_users) for account in operator.accounts]
@@ -254,7 +240,7 @@ class NscStore:
                 yield FileChange(self.key_path(public), None)
 
     def save(self, operator: Operator) -> list[FileChange]:
-        """Write the changes and return them; raises EntityExistsError, StoreChangedError, StorageError."""
+        """Write the changes and return them; raises ConflictError, StorageError."""
         with self._locked():
             done = self.changes(operator)
             for change in done:

@@ -46,7 +46,7 @@ def _seed(key: KeyPair) -> Document:
 def restored(content: bytes, origin: str, key: KeyPair | None = None) -> Operator:
     """Return the operator of a backup (sealed for `key`, if given), with everything in it to be saved.
 
-    Raises UsageError that names `origin`, InvalidJwtError and SignatureError.
+    Raises UsageError that names `origin`, NatsctlError and NatsctlError.
     """
     document = _document(_opened(content, origin, key), origin)
     operator: Operator = _entity(Operator, document, f"{origin}: $", [])
@@ -128,7 +128,7 @@ def _fail(text: str) -> NoReturn:
 
 
 def imported(token: str, origin: str, keys: Iterable[KeyPair]) -> Operator:
-    """Return the operator of a JWT with all its keys; raises UsageError, InvalidJwtError."""
+    """Return the operator of a JWT with all its keys; raises UsageError, NatsctlError."""
     claims = read_claims(token, "operator", origin)
     name = claims.get("name")
     check_name("operator", name if isinstance(name, str) else "")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Final
 
-from natsctl.api.errors import ExitCode, NatsctlError, UsageError, closest
+from natsctl.api.errors import ConflictError, ExitCode, UsageError, closest
 from natsctl.api.jwt_claims import AccountClaims, OperatorClaims, UserClaims, UserLimits
 from natsctl.api.jwt_token import Kind
 from natsctl.client.auth import claims as jwt
@@ -28,12 +28,6 @@ class EntityNotFoundError(UsageError):
         near = closest(name, known)
         hint = f"did you mean {' or '.join(near)}?" if near else f"known are {', '.join(known)}" if known else ""
         super().__init__(f"{kind} {name} not found{f' in {place}' if place else ''}", hint=hint)
-
-
-class EntityExistsError(NatsctlError):
-    """An operator, account or user of that name exists."""
-
-    exit_code = ExitCode.CONFLICT
 
 
 class Entity:
@@ -117,10 +111,10 @@ class Operator(Entity):
         raise EntityNotFoundError("account", name, [one.name for one in self.accounts], f"operator {self.name}")
 
     def add_account(self, name: str, key: KeyPair | None = None) -> ManagedAccount:
-        """Make an account without limits and without JetStream; raises EntityExistsError."""
+        """Make an account without limits and without JetStream; raises ConflictError."""
         check_name("account", name)
         if any(one.name == name for one in self.accounts):
-            raise EntityExistsError(f"account {name} already exists in operator {self.name}")
+            raise ConflictError(f"account {name} already exists in operator {self.name}")
         key = key or self.new_key("account")
         account = ManagedAccount(name, key, jwt.new_claims("account", key.public, name), operator=self)
         account.sign()
@@ -278,12 +272,12 @@ class ManagedAccount(Entity):
     def add_user(self, name: str, signer: str = "") -> ManagedUser:
         """Make a user without limits, signed by the account or by one of its signing keys.
 
-        A user of a scoped signing key has no limits or permissions of its own. Raises EntityExistsError,
+        A user of a scoped signing key has no limits or permissions of its own. Raises ConflictError,
         EntityNotFoundError.
         """
         check_name("user", name)
         if any(one.name == name for one in self.users):
-            raise EntityExistsError(f"user {name} already exists in account {self.name}")
+            raise ConflictError(f"user {name} already exists in account {self.name}")
         issuer = self.signing_key(signer) if signer and signer != self.subject else self.subject
         key = self.operator.new_key("user")
         claims = jwt.new_claims("user", key.public, name)

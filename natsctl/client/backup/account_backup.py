@@ -18,12 +18,12 @@ from typing import Any
 
 import msgspec
 
-from natsctl.api.errors import NatsctlError, StorageError, UsageError
+from natsctl.api.errors import ConflictError, NatsctlError, StorageError, UsageError
 from natsctl.api.subjects import is_valid_name
 from natsctl.api.units import format_size, plural
 from natsctl.client.backup.manifest import META_NAME, Document, checked_name
 from natsctl.client.backup.reader import open_backup
-from natsctl.client.backup.restore import OnExisting, Restored, RestoreOptions, StreamExistsError, restore_stream
+from natsctl.client.backup.restore import OnExisting, Restored, RestoreOptions, restore_stream
 from natsctl.client.backup.save import SaveOptions, save_stream
 from natsctl.client.backup.transfer import RetryingManager, TransferProgress
 from natsctl.client.backup.writer import part_of, rename_folder
@@ -244,7 +244,7 @@ async def restore_account_data(
 ) -> AccountOutcome:
     """Restore every stream of an account backup, copied streams before their copies.
 
-    Raises StreamExistsError before anything is changed where streams exist and none may be skipped or replaced.
+    Raises ConflictError before anything is changed where streams exist and none may be skipped or replaced.
     """
     paths = saved_in(folder)
     outcome = AccountOutcome(folder=str(folder))
@@ -299,7 +299,7 @@ async def _check_existing(retrying: RetryingManager, paths: dict[str, Path], opt
     if options.on_existing is not OnExisting.FAIL:
         return
     if there := sorted(paths.keys() & set(await retrying.manager.stream_names())):
-        raise StreamExistsError(
+        raise ConflictError(
             f"{len(there)} of {len(paths)} streams exist: {', '.join(there)}",
             hint="give --on-existing skip to leave them alone, or --on-existing replace; nothing was restored",
         )

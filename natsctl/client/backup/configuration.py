@@ -21,12 +21,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from natsctl.api import endpoints
-from natsctl.api.errors import ApiResponseError, StorageError, UsageError
+from natsctl.api.errors import ApiResponseError, ConflictError, StorageError, UsageError
 from natsctl.api.update_losses import Loss, consumer_losses, stream_losses
 from natsctl.api.versions import LEVEL_KEY, REQUIRED_LEVEL_KEY, VERSION_KEY
 from natsctl.client.backup.archives import is_since
 from natsctl.client.backup.manifest import META_NAME, checked_name, created_now, small_file
-from natsctl.client.backup.restore import StreamExistsError
 from natsctl.client.backup.save import save_stream
 from natsctl.client.backup.transfer import OnProgress, RetryingManager, ignore_progress
 from natsctl.client.backup.writer import part_of
@@ -200,7 +199,7 @@ async def restore_account(
 ) -> AccountBackup:
     """Create the assets of a backup folder (or of its file `only`): streams first, then consumers.
 
-    Data is not restored. A stream that exists is updated with `update_streams`, else StreamExistsError is raised before
+    Data is not restored. A stream that exists is updated with `update_streams`, else ConflictError is raised before
     anything is changed.
     """
     if only is None and (source / META_NAME).is_file():
@@ -227,7 +226,7 @@ async def restore_account(
         str(stream.configuration.get("name")) for stream in streams if stream.configuration.get("name") in existing
     ]
     if taken and not update_streams:
-        raise StreamExistsError(
+        raise ConflictError(
             f"stream {taken[0]} exists", hint="give --update-streams to change it to the saved configuration"
         )
     for one in streams:

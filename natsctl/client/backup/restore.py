@@ -22,7 +22,14 @@ from typing import Any
 
 from natsctl.api import endpoints
 from natsctl.api.answers import StreamCreateAnswer
-from natsctl.api.errors import ApiResponseError, ErrCode, ExitCode, NatsctlError, ProtocolError, UnreachableError
+from natsctl.api.errors import (
+    ApiResponseError,
+    ConflictError,
+    ErrCode,
+    NatsctlError,
+    ProtocolError,
+    UnreachableError,
+)
 from natsctl.api.units import plural
 from natsctl.client.backup.archives import OnRead, check_whole, fitted, run_in_thread, summarise, version_for
 from natsctl.client.backup.reader import OpenBackup, open_backup
@@ -217,16 +224,6 @@ class OnExisting(StrEnum):
     REPLACE = "replace"
 
 
-class StreamExistsError(NatsctlError):
-    """A stream of the backup exists, and is neither replaced nor skipped."""
-
-    exit_code = ExitCode.CONFLICT
-
-
-class SubjectOverlapError(NatsctlError):
-    exit_code = ExitCode.CONFLICT
-
-
 class StreamLostError(IncompleteRestoreError):
     """A stream was removed to be replaced, and neither its successor nor itself could be restored."""
 
@@ -286,7 +283,7 @@ async def restore_stream(
 ) -> Restored:
     """Restore a backup of any form; `on_progress` is also called while the backup is read before that.
 
-    Raises StreamExistsError, ApiResponseError when the server refuses, UsageError or StorageError when the file is no
+    Raises ConflictError, ApiResponseError when the server refuses, UsageError or StorageError when the file is no
     backup or is damaged; then no new stream is left. IncompleteRestoreError means that less was restored than saved,
     without a limit that would explain it: that stream stays.
     """
@@ -297,7 +294,7 @@ async def restore_stream(
         config = _for_bucket(backup, config, renaming, options)
         there = await retrying.manager.find_stream(name)
         if there is not None and options.on_existing is OnExisting.FAIL:
-            raise StreamExistsError(
+            raise ConflictError(
                 f"stream {name} exists",
                 hint="give another name, --on-existing skip to keep it, or --on-existing replace",
             )
@@ -357,7 +354,7 @@ def _reading(name: str, size: int, on_progress: OnProgress) -> OnRead:
 
 
 async def _check_subjects(manager: Manager, config: dict[str, Any]) -> None:
-    """Raise SubjectOverlapError before anything is sent, where the server would refuse it at the end."""
+    """Raise ConflictError before anything is sent, where the server would refuse it at the end."""
     subjects = list(config.get("subjects") or ())[:MAX_SUBJECTS_ASKED]
     listings = await asyncio.gather(*(manager.stream_names(subject=subject) for subject in subjects))
     for subject, names in zip(subjects, listings, strict=True):
@@ -368,7 +365,7 @@ async def _check_subjects(manager: Manager, config: dict[str, Any]) -> None:
                 if kind
                 else ""
             )
-            raise SubjectOverlapError(
+            raise ConflictError(
                 f"stream {others[0]} listens on {subject}",
                 hint=f"{aside} give --subjects, or --config with other subjects; or remove that stream".lstrip(),
             )
@@ -450,7 +447,7 @@ async def release_name(manager: Manager, name: str) -> None:
 async def _left(manager: Manager, sending: RestoreTransfer) -> Answer[Any] | None:
     """Return the complete stream that an earlier attempt has left, else None; remove an incomplete one.
 
-    Raises StreamExistsError if another client has made a stream of that name meanwhile.
+    Raises ConflictError if another client has made a stream of that name meanwhile.
     """
     name = sending.progress.stream
     await sending.abandon(manager)
@@ -459,7 +456,7 @@ async def _left(manager: Manager, sending: RestoreTransfer) -> Answer[Any] | Non
     if (sending.left_part or sending.unheard) and not missing(sending.backup, there):
         return there
     if not sending.left_part and not _is_remnant(there):
-        raise StreamExistsError(
+        raise ConflictError(
             f"stream {name} was created during its restore", hint="check who created it; it was not changed"
         )
     await manager.stream_delete(name)

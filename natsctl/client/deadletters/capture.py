@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
-from natsctl.api.errors import ExitCode, NatsctlError
+from natsctl.api.errors import ConflictError, ExitCode, NatsctlError
 from natsctl.api.subjects import overlaps
 from natsctl.api.units import DAY
 
@@ -29,12 +29,6 @@ COPIES: Final = "$DLQ"
 COPYING_CONSUMER: Final = "natsctl-deadletter-run"
 """Durable consumer of a capture stream for the service that makes copies."""
 MAX_AGE_NS: Final = 30 * DAY
-
-
-class DeadLettersConflictError(NatsctlError):
-    """Another stream keeps these dead letters, or has the name."""
-
-    exit_code: ClassVar[int] = ExitCode.CONFLICT
 
 
 class NoDeadLettersError(NatsctlError):
@@ -162,7 +156,7 @@ class EnabledCapture(NamedTuple):
 async def enable(manager: Manager, stream: str, options: CaptureOptions = CaptureOptions()) -> EnabledCapture:
     """Create the capture stream of `stream` or of every stream (`*`), or change the limits that `options` has.
 
-    Raises ApiResponseError if `stream` does not exist, DeadLettersConflictError if another stream keeps some of
+    Raises ApiResponseError if `stream` does not exist, ConflictError if another stream keeps some of
     these dead letters: two streams cannot store the same advisory.
     """
     name = capture_name(stream)
@@ -175,7 +169,7 @@ async def enable(manager: Manager, stream: str, options: CaptureOptions = Captur
         answer: Any = await manager.stream_create(capture_config(stream, options, replicas))
         return EnabledCapture(name, stream, True, True, answer.value.config)
     if (existing.raw["config"].get("metadata") or {}).get(MARK) != stream:
-        raise DeadLettersConflictError(f"Stream {name} exists and was not made for this: natsctl leaves it as it is")
+        raise ConflictError(f"Stream {name} exists and was not made for this: natsctl leaves it as it is")
     before = existing.raw["config"]
     after = {**before, **_changes(before, stream, options)}
     if after == before:
@@ -193,7 +187,7 @@ def _changes(config: dict[str, Any], stream: str, options: CaptureOptions) -> di
     return changes
 
 
-def _conflict(stream: str, others: list[CaptureStream]) -> DeadLettersConflictError:
+def _conflict(stream: str, others: list[CaptureStream]) -> ConflictError:
     names = ", ".join(capture.name for capture in others)
     if stream == EVERY_STREAM:
         text = f"dead letters of some streams are kept in {names} already, and two streams cannot store the same ones"
@@ -201,20 +195,20 @@ def _conflict(stream: str, others: list[CaptureStream]) -> DeadLettersConflictEr
         text = f"dead letters of {stream} are kept in {names} already"
     made = [capture.stream for capture in others if capture.made_by_natsctl]
     commands = [f"natsctl deadletter disable {'--all' if name == EVERY_STREAM else name}" for name in made]
-    return DeadLettersConflictError(text, hint=f"to replace it: {'; '.join(commands)}" if commands else "")
+    return ConflictError(text, hint=f"to replace it: {'; '.join(commands)}" if commands else "")
 
 
 async def capture_to_disable(manager: Manager, stream: str) -> CaptureStream | None:
     """Return the capture stream that natsctl made for `stream`, or for every stream (`*`), if it exists.
 
-    Raises DeadLettersConflictError if the stream with that name was made for something else.
+    Raises ConflictError if the stream with that name was made for something else.
     """
     answer = await manager.find_stream(capture_name(stream))
     if answer is None:
         return None
     capture = capture_stream(answer.value)  # type: ignore[arg-type]  # the answer has the fields of StreamInfo
     if capture is None or not capture.made_by_natsctl:
-        raise DeadLettersConflictError(f"Stream {capture_name(stream)} was not made by natsctl deadletter enable")
+        raise ConflictError(f"Stream {capture_name(stream)} was not made by natsctl deadletter enable")
     return capture
 
 

@@ -210,10 +210,6 @@ def _flag(field: str) -> str:
     return "--" + field.replace("_", "-")
 
 
-class NoStreamResponseError(UnreachableError):
-    """No stream stores messages on that subject."""
-
-
 async def publish(
     manager: Manager,
     subject: str,
@@ -224,7 +220,7 @@ async def publish(
 ) -> Answer[PubAck]:
     """Publish and wait for the stream's ack; on a cluster also for the election of the stream's leader.
 
-    Raises NoStreamResponseError if the subject has no subscriber, ApiResponseError if the message is refused.
+    Raises UnreachableError if the subject has no subscriber, ApiResponseError if the message is refused.
     """
     if manager.connection.dry_run:
         raise DryRunError(Planned(subject, body, headers))
@@ -249,10 +245,10 @@ def ack_of(message: Message, subject: str) -> Answer[PubAck]:
 def refused_by(message: Message, subject: str) -> dict[str, Any]:
     """Return the object in a stream's answer to a message.
 
-    Raises NoStreamResponseError, or ApiResponseError for a refused message.
+    Raises UnreachableError, or ApiResponseError for a refused message.
     """
     if message.status == NO_RESPONDERS:
-        failure = NoStreamResponseError(
+        failure = UnreachableError(
             f"no responders on {subject}: no stream takes it", hint="natsctl str ls shows the streams"
         )
         failure.subject = subject
@@ -342,7 +338,7 @@ def numbered(messages: Iterable[Outgoing]) -> list[Outgoing]:
 async def publish_batch(manager: Manager, messages: Iterable[Outgoing]) -> Answer[PubAck]:
     """Return the ack of the whole batch.
 
-    Raises NoStreamResponseError without a responder, ApiResponseError when the batch is refused: nothing was stored
+    Raises UnreachableError without a responder, ApiResponseError when the batch is refused: nothing was stored
     then.
     """
     parts = numbered(messages)

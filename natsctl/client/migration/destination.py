@@ -15,7 +15,7 @@ from natsctl.api import headers
 from natsctl.api.archive.archive import ArchivedConsumer, ArchivedMessage, ArchivedStream
 from natsctl.api.archive.archive_v2 import WriterV2
 from natsctl.api.archive.s2 import FrameWriter
-from natsctl.api.errors import NatsctlError
+from natsctl.api.errors import ConflictError, NatsctlError
 from natsctl.api.stream import StreamState
 from natsctl.api.times import format_time, parse_time
 from natsctl.api.units import parse_ttl, plural
@@ -27,14 +27,7 @@ from natsctl.client.backup.save import SaveOptions, save_stream
 from natsctl.client.backup.transfer import RetryingManager
 from natsctl.client.backup.writer import BackupWriter
 from natsctl.client.manager import STREAM_LEVELS, Manager, required_level_of
-from natsctl.client.migration.migration_state import (
-    DifferenceError,
-    MigrationHeldError,
-    StreamMoved,
-    given,
-    label_of,
-    labelled,
-)
+from natsctl.client.migration.migration_state import StreamMoved, given, label_of, labelled
 from natsctl.client.migration.spool import Digest, Kept, Spool
 
 APPEAR_WITHIN_S: Final = 15.0
@@ -182,12 +175,12 @@ class MigrationDestination:
     async def remove(self, stream: str, id: str) -> None:
         """Remove the closed stream of this migration, and a cluster's reservation for an unfinished restore.
 
-        Raises MigrationHeldError for another stream of that name.
+        Raises ConflictError for another stream of that name.
         """
         there = await self.find(stream)
         if there is not None:
             if label_of(there.get("config") or {}) != id:
-                raise MigrationHeldError(f"{self.name} has a stream {stream} that was made meanwhile")
+                raise ConflictError(f"{self.name} has a stream {stream} that was made meanwhile")
             await self.retrying.patiently(lambda: self.manager.stream_delete(stream))
         await release_name(self.manager, stream)
 
@@ -201,7 +194,7 @@ class MigrationDestination:
             shutil.rmtree(target, ignore_errors=True)
 
     async def compare(self, name: str, content: CopiedContent, config: Mapping[str, Any], place: Path) -> None:
-        """Raise DifferenceError unless the stream here has every message that it should have."""
+        """Raise NatsctlError unless the stream here has every message that it should have."""
         target, kept = place / "check", content.kept
         try:
             await save_stream(self.retrying, name, target, SaveOptions(consumers=False, force=True))
@@ -218,10 +211,10 @@ class MigrationDestination:
         finally:
             shutil.rmtree(target, ignore_errors=True)
         if faults:
-            raise DifferenceError(f"{name} at {self.name} differs: {'; '.join(faults[:MAX_FAULTS])}")
+            raise NatsctlError(f"{name} at {self.name} differs: {'; '.join(faults[:MAX_FAULTS])}")
 
     async def compare_consumers(self, name: str, content: CopiedContent) -> list[str]:
-        """Return differences of consumers; raises DifferenceError if one is missing.
+        """Return differences of consumers; raises NatsctlError if one is missing.
 
         Servers raise an ack floor that lies below the first message.
         """
@@ -235,7 +228,7 @@ class MigrationDestination:
                 break
             await asyncio.sleep(AGAIN_AFTER_S)
         if absent:
-            raise DifferenceError(f"{name} at {self.name} lacks consumers: {', '.join(absent)}")
+            raise NatsctlError(f"{name} at {self.name} lacks consumers: {', '.join(absent)}")
         warnings = []
         for one in wanted:
             there, reached = found[one.name], one.progress
@@ -250,10 +243,10 @@ class MigrationDestination:
     # -- the open stream
 
     async def open(self, stream: str, id: str, wanted: Mapping[str, Any]) -> None:
-        """Give a closed stream its subjects and sources; one that is open stays so. Raises DifferenceError."""
+        """Give a closed stream its subjects and sources; one that is open stays so. Raises NatsctlError."""
         there = await self.find(stream)
         if there is None:
-            raise DifferenceError(f"stream {stream} is no longer at {self.name}")
+            raise NatsctlError(f"stream {stream} is no longer at {self.name}")
         if label_of(there.get("config") or {}) == id:
             config = {**wanted, "num_replicas": 1}
             await self.retrying.patiently(lambda: self.manager.stream_update(config))

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from natsctl.api import endpoints
-from natsctl.api.errors import NatsctlError
+from natsctl.api.errors import ConflictError, NatsctlError
 from natsctl.client.backup.account_backup import PARALLEL, ignore_overall, in_order
 from natsctl.client.backup.configuration import without_server_metadata
 from natsctl.client.message import DryRunError, Planned
@@ -36,7 +36,6 @@ from natsctl.client.migration.destination import MAX_FAULTS, CopiedContent, Migr
 from natsctl.client.migration.migration_state import (
     SUBJECTS,
     MigrationFolder,
-    MigrationHeldError,
     MigrationMarker,
     MigrationPhase,
     MigrationRecord,
@@ -111,7 +110,7 @@ class Migration:
         return infos
 
     async def _check(self, infos: Mapping[str, Mapping[str, Any]]) -> None:
-        """Raise MigrationHeldError with everything that prevents the migration."""
+        """Raise ConflictError with everything that prevents the migration."""
         held: list[str] = []
         for name, info in infos.items():
             config = info.get("config") or {}
@@ -128,7 +127,7 @@ class Migration:
         held += await self.destination.refusals(fresh, partial=self.options.partial)
         if held:
             more = f"; and {len(held) - MAX_FAULTS} more" if len(held) > MAX_FAULTS else ""
-            raise MigrationHeldError("; ".join(held[:MAX_FAULTS]) + more, hint="nothing was changed")
+            raise ConflictError("; ".join(held[:MAX_FAULTS]) + more, hint="nothing was changed")
 
     def _preview(self, infos: Mapping[str, Mapping[str, Any]], *, cutover: bool) -> None:
         """Raise DryRunError with the changes in a dry run."""
@@ -155,7 +154,7 @@ class Migration:
         """Copy the messages of every stream to the folder, while clients go on; nothing else is changed."""
         if waiting := self.folder.streams_in(MigrationPhase.STOPPED, MigrationPhase.VERIFIED, MigrationPhase.OPENING):
             names = ", ".join(waiting[:MAX_FAULTS])
-            raise MigrationHeldError(f"the cutover of {names} was interrupted", hint=_TAKE_BACK_HINT)
+            raise ConflictError(f"the cutover of {names} was interrupted", hint=_TAKE_BACK_HINT)
         infos = await self._chosen()
         self._preview(infos, cutover=False)
         self.folder.save()
@@ -233,7 +232,7 @@ class Migration:
         interrupted = self.folder.streams_in(MigrationPhase.STOPPED, MigrationPhase.VERIFIED)
         infos = await self._chosen()
         if unnamed := [name for name in interrupted if name not in infos]:
-            raise MigrationHeldError(
+            raise ConflictError(
                 f"the cutover of {', '.join(unnamed[:MAX_FAULTS])} was interrupted", hint="name it too, or --abort"
             )
         self._preview(infos, cutover=True)
@@ -345,7 +344,7 @@ class Migration:
         opened = [name for name, there in found if there and label_of(there.get("config") or {}) != self._id]
         if opened := self.folder.streams_in(MigrationPhase.OPENING) + opened or (moved if not names else []):
             names_open = ", ".join(opened[:MAX_FAULTS])
-            raise MigrationHeldError(
+            raise ConflictError(
                 f"{self.destination.name} is open: clients may have published to {names_open} there",
                 hint="--cutover finishes an interrupted migration; the way back is another one, from there to here",
             )
@@ -356,7 +355,7 @@ class Migration:
         return self._report("taken back", names)
 
     def _stopped_for_here(self, stopped: Mapping[str, MigrationMarker]) -> str:
-        """Return the id of the migration to this destination that has stopped streams; raises MigrationHeldError.
+        """Return the id of the migration to this destination that has stopped streams; raises ConflictError.
 
         Streams that were stopped for another destination may be open there, and clients publish to them.
         """
@@ -364,7 +363,7 @@ class Migration:
         found = next((marker.id for marker in stopped.values() if marker.destination == side), None)
         if found is None:
             name, marker = next(iter(stopped.items()))
-            raise MigrationHeldError(
+            raise ConflictError(
                 f"{name} was stopped to be moved to {marker.destination}, not to {side}",
                 hint=f"--to {marker.destination} takes that back",
             )

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
-from natsctl.api.errors import ExitCode, NatsctlError, StorageError, UsageError, file_errors
+from natsctl.api.errors import ConflictError, StorageError, UsageError, file_errors
 from natsctl.client.atomic_file import PRIVATE, atomic_write, hold_lock
 from natsctl.client.backup.manifest import Document, checked_name
 from natsctl.client.migration.spool import Spool
@@ -117,22 +117,6 @@ class MigrationMarker(Document):
     format: str = MARKER_FORMAT
 
 
-class MigrationHeldError(NatsctlError):
-    """Something prevents a migration; nothing was changed."""
-
-    exit_code = ExitCode.CONFLICT
-
-
-class StreamsNotFoundError(NatsctlError):
-    """The origin lacks streams that were named."""
-
-    exit_code = ExitCode.NOT_FOUND
-
-
-class DifferenceError(NatsctlError):
-    """A stream at the destination differs from the origin's."""
-
-
 def label_of(config: Mapping[str, Any]) -> str:
     """Return the label that a migration has given a stream, "" for others."""
     return str((config.get("metadata") or {}).get(MARKER) or "")
@@ -187,7 +171,7 @@ class MigrationFolder:
     def held(self, *, dry_run: bool = False) -> Iterator[None]:
         """Hold the folder until the process ends, and read its state; a dry run only reads.
 
-        Raises UsageError, StorageError, MigrationHeldError.
+        Raises UsageError, StorageError, ConflictError.
         """
         if dry_run:
             self._load()
@@ -200,7 +184,7 @@ class MigrationFolder:
             try:
                 hold_lock(lock)
             except OSError:
-                raise MigrationHeldError(
+                raise ConflictError(
                     f"another natsctl migrates with {self.path}", hint="wait for it, or give another --dir"
                 ) from None
             self._load()

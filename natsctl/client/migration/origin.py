@@ -14,22 +14,14 @@ from msgspec.structs import replace
 from natsctl.api import headers
 from natsctl.api.archive.archive import ArchivedConsumer
 from natsctl.api.consumer import ConsumerInfo
-from natsctl.api.errors import ApiResponseError, ErrCode
+from natsctl.api.errors import ApiResponseError, ConflictError, ErrCode, NotFoundError
 from natsctl.api.subjects import matches
 from natsctl.api.times import parse_time
 from natsctl.api.units import plural
 from natsctl.client.backup.configuration import without_server_metadata
 from natsctl.client.backup.transfer import RetryingManager
 from natsctl.client.manager import Manager
-from natsctl.client.migration.migration_state import (
-    MigrationHeldError,
-    MigrationMarker,
-    StreamsNotFoundError,
-    given,
-    given_back,
-    labelled,
-    marker_of,
-)
+from natsctl.client.migration.migration_state import MigrationMarker, given, given_back, labelled, marker_of
 from natsctl.client.migration.spool import Kept, Spool, consumers_in
 from natsctl.client.stream_state import sequence_at
 
@@ -63,28 +55,28 @@ class MigrationOrigin:
         return None if found is None else found.raw
 
     async def info(self, stream: str) -> dict[str, Any]:
-        """Return the information of a stream. Raises StreamsNotFoundError."""
+        """Return the information of a stream. Raises NotFoundError."""
         found = await self.find(stream)
         if found is None:
-            raise StreamsNotFoundError(f"stream {stream} is no longer at {self.name}")
+            raise NotFoundError(f"stream {stream} is no longer at {self.name}")
         return found
 
     async def streams(self, names: Sequence[str]) -> dict[str, dict[str, Any]]:
         """Return the named streams, or all, with their information.
 
-        Raises StreamsNotFoundError, MigrationHeldError where servers of a cluster do not answer.
+        Raises NotFoundError, ConflictError where servers of a cluster do not answer.
         """
         listing = await self.manager.stream_list()
         infos = {str(one.raw["config"]["name"]): dict(one.raw) for one in listing}
         if silent := [*(listing.raw.get("missing") or ()), *(listing.raw.get("offline") or {})]:
-            raise MigrationHeldError(f"at {self.name} the servers of {', '.join(silent)} do not answer")
+            raise ConflictError(f"at {self.name} the servers of {', '.join(silent)} do not answer")
         if absent := [name for name in names if name not in infos]:
             there = ", ".join(sorted(infos)[:MAX_LISTED])
-            raise StreamsNotFoundError(
+            raise NotFoundError(
                 f"there is no stream {', '.join(absent)} at {self.name}", hint=f"there are {there}" if there else ""
             )
         if not infos:
-            raise StreamsNotFoundError(f"there are no streams at {self.name}")
+            raise NotFoundError(f"there are no streams at {self.name}")
         return {name: infos[name] for name in names or sorted(infos)}
 
     async def first_of(self, stream: str, sample: int, since_ns: int) -> int:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from natsctl.api.errors import NatsctlError, UnreachableError, UsageError
-from natsctl.client.leaders import NotClusteredError, hand_over, peers_of
+from natsctl.client.leaders import hand_over, peers_of
 from natsctl.client.message import DryRunError, Planned
 from natsctl.client.requests import patiently
 from natsctl.client.system.reports import Row, listed, span_ns
@@ -39,12 +39,12 @@ class PeerNotFoundError(NatsctlError):
 async def meta_group(manager: Manager) -> Row:
     """Return the leader and replicas of the group, as in the information of a clustered stream, under `cluster`.
 
-    Raises NotClusteredError, and UnreachableError without a leader.
+    Raises NatsctlError, and UnreachableError without a leader.
     """
     answers = await System(manager).ask("JSZ")
     groups = [(answer, answer.data["meta_cluster"]) for answer in answers if answer.data.get("meta_cluster")]
     if not any(group.get("cluster_size") for _, group in groups):
-        raise NotClusteredError(
+        raise NatsctlError(
             "JetStream is not clustered on these servers: did not receive a response from the meta leader,"
             " ensure the account used has system privileges and appropriate permissions",
             hint="this applies to servers of a cluster only",
@@ -122,7 +122,7 @@ class ClusterMember(msgspec.Struct):
 async def members(manager: Manager) -> list[ClusterMember]:
     """Return the cluster as each server sees it that can be rescued, those of the asked JetStream domain.
 
-    Raises UsageError if the servers are in other domains, NotClusteredError if none is in a cluster.
+    Raises UsageError if the servers are in other domains, NatsctlError if none is in a cluster.
     """
     answers = await System(manager).ask("JSZ")
     domain = manager.connection.target.settings.jetstream_domain
@@ -141,7 +141,7 @@ async def members(manager: Manager) -> list[ClusterMember]:
         if str(answer.server.get("domain") or "") == domain and answer.data.get("meta_cluster", {}).get("quorum_needed")
     ]
     if not found:
-        raise NotClusteredError(
+        raise NatsctlError(
             "no server can be rescued: none is in a cluster", hint="this is about clusters of nats-server from 2.15 on"
         )
     return found

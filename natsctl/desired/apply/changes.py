@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from msgspec import structs
 
 from natsctl.api.consumer import ConsumerConfig
-from natsctl.api.errors import ApiResponseError, ErrCode, ExitCode, NatsctlError
+from natsctl.api.errors import ApiResponseError, ConflictError, ErrCode, NatsctlError
 from natsctl.api.model import Shape, shape_of
 from natsctl.api.stream import StreamConfig
 from natsctl.client.asset_config import LABELS
@@ -30,47 +30,41 @@ PLAN_AGAIN = "plan again: natsctl plan shows what differs now"
 _OF_LABELS = frozenset(f"metadata.{label}" for label in LABELS)
 
 
-class PlanConflictError(NatsctlError):
-    """An asset was created, changed or removed by another client since the plan was made; nothing was sent."""
-
-    exit_code = ExitCode.CONFLICT
-
-
 def check_unchanged(change: Change, live: Mapping[str, Any]) -> bool:
     """Return whether an asset is as in the plan; False if all changes of the plan have been made already.
 
-    Raises PlanConflictError, with the fields, if it is neither.
+    Raises ConflictError, with the fields, if it is neither.
     """
     found = differences(change.before or {}, without_server_made(live))
     if not found:
         return True
     if _said(found) == _said(change.differences):
         return False
-    raise PlanConflictError(
+    raise ConflictError(
         f"{change.key} differs from the plan's state: {_fields(found)} changed meanwhile", hint=PLAN_AGAIN
     )
 
 
 def check_not_replaced(change: Change, live: Mapping[str, Any]) -> None:
-    """Raise PlanConflictError if another process is replacing a stream, or was interrupted in doing so."""
+    """Raise ConflictError if another process is replacing a stream, or was interrupted in doing so."""
     if not change.consumer and is_being_replaced(live):
-        raise PlanConflictError(
+        raise ConflictError(
             f"{change.key} is being replaced, or that was interrupted",
             hint="apply again when that has ended: apply finishes an interrupted run",
         )
 
 
-def made_otherwise(change: Change, live: Mapping[str, Any]) -> PlanConflictError:
+def made_otherwise(change: Change, live: Mapping[str, Any]) -> ConflictError:
     """Return the error for an asset that exists already, with the fields that differ from the documents."""
     wanted = change.config or {}
     found = differences(wanted, {name: live.get(name) for name in wanted})
     how = f"another {_fields(found)}" if found else "fields that the document leaves out"
-    return PlanConflictError(f"{change.key} was created meanwhile by another client, with {how}", hint=PLAN_AGAIN)
+    return ConflictError(f"{change.key} was created meanwhile by another client, with {how}", hint=PLAN_AGAIN)
 
 
-def gone(change: Change) -> PlanConflictError:
+def gone(change: Change) -> ConflictError:
     """Return the error for an asset that was to be changed and does not exist."""
-    return PlanConflictError(f"{change.key} does not exist any more", hint=PLAN_AGAIN)
+    return ConflictError(f"{change.key} does not exist any more", hint=PLAN_AGAIN)
 
 
 def _said(found: list[Difference]) -> list[tuple[str, str]]:
@@ -146,7 +140,7 @@ class Steps:
     async def take(self, change: Change) -> Done:
         """Make one change.
 
-        Raises PlanConflictError, ApiResponseError, UnreachableError or any other error that prevents it.
+        Raises ConflictError, ApiResponseError, UnreachableError or any other error that prevents it.
         """
         return await self._ways[change.action](change)
 

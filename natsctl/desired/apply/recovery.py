@@ -24,7 +24,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from natsctl.api.errors import ApiResponseError, ErrCode, ExitCode, NatsctlError
+from natsctl.api.errors import ApiResponseError, ConflictError, ErrCode, NatsctlError
 from natsctl.api.units import plural
 from natsctl.client.asset_config import normalised
 from natsctl.client.backup.archives import fitted, version_for
@@ -32,7 +32,6 @@ from natsctl.client.backup.reader import open_backup
 from natsctl.client.backup.restore import IncompleteRestoreError, RestoreTransfer, release_name, restore_sent
 from natsctl.client.backup.save import IDLE_S
 from natsctl.client.backup.transfer import RetryingManager, ignore_progress
-from natsctl.desired.apply.changes import PlanConflictError
 from natsctl.desired.apply.holding_stream import MARKER, Holding, HoldingMarker, HoldingPhase, found_in, is_at_work
 
 WANTED: Final = "wanted"
@@ -65,16 +64,10 @@ class ReplicationError(NatsctlError):
     """The replicas of a restored stream do not receive its messages: the server that has them may have died."""
 
 
-class NameTakenError(NatsctlError):
-    """Another stream has the name of one that was being replaced."""
-
-    exit_code = ExitCode.CONFLICT
-
-
 async def recover(retrying: RetryingManager, concerned: Collection[str] | None = None) -> list[str]:
     """Finish the interrupted replacements of the account; return a sentence for each.
 
-    Raises PlanConflictError where another process is replacing one of the streams `concerned`, NameTakenError and other
+    Raises ConflictError where another process is replacing one of the streams `concerned`, ConflictError and other
     errors if a replacement cannot be finished: its holding stream stays then.
     """
     missing: list[str] = []
@@ -83,7 +76,7 @@ async def recover(retrying: RetryingManager, concerned: Collection[str] | None =
         if await is_at_work(retrying, holding.marker):
             text = f"{name} is being replaced by another natsctl"
             if concerned is None or name in concerned:
-                raise PlanConflictError(text, hint="wait until that has ended, and apply again")
+                raise ConflictError(text, hint="wait until that has ended, and apply again")
         else:
             text = await _recovered(retrying, holding)
         retrying.say(text)
@@ -107,7 +100,7 @@ async def _recovered(retrying: RetryingManager, holding: Holding) -> str:
 async def finish(retrying: RetryingManager, holding: Holding, aim: str, copy: Path | None = None) -> RecoveryResult:
     """Finish a replacement with the desired or the previous configuration; see the module's table.
 
-    `copy` is a file with the saved stream if there is one. Raises NameTakenError, or any error that prevents the
+    `copy` is a file with the saved stream if there is one. Raises ConflictError, or any error that prevents the
     restore; the holding stream stays then.
     """
     marker = holding.marker
@@ -129,7 +122,7 @@ async def finish(retrying: RetryingManager, holding: Holding, aim: str, copy: Pa
                 done = await _put_in_place(retrying, holding, BEFORE, copy)
                 return done._replace(refused=failure)
         elif marker.phase is HoldingPhase.SAVED and there is not None and not _is_untouched(marker, there):
-            raise NameTakenError(
+            raise ConflictError(
                 f"another stream {marker.stream} was made while {marker.stream} was replaced",
                 hint=f"{marker.state.get('messages', 0):,} messages are in stream {holding.name}: remove "
                 f"{marker.stream} and apply again to have them back, or remove {holding.name} to give them up",

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from natsctl.api import endpoints
-from natsctl.api.errors import NatsctlError, file_errors
+from natsctl.api.errors import ConflictError, NatsctlError, file_errors
 from natsctl.api.units import plural
 from natsctl.client.backup.archives import run_in_thread
 from natsctl.client.backup.discovery import verify
@@ -23,7 +23,7 @@ from natsctl.client.backup.restore import IncompleteRestoreError
 from natsctl.client.backup.save import SaveOptions, save_stream
 from natsctl.client.backup.transfer import RetryingManager
 from natsctl.client.message import DryRunError, Planned
-from natsctl.desired.apply.changes import PLAN_AGAIN, PlanConflictError, merged_config
+from natsctl.desired.apply.changes import PLAN_AGAIN, merged_config
 from natsctl.desired.apply.execution import Done
 from natsctl.desired.apply.holding_stream import SUBJECTS, Heartbeat, Holding, HoldingMarker, holding_name
 from natsctl.desired.apply.recovery import BEFORE, COPY, WANTED, RecoveryResult, consumers_of, finish, floors, floors_of
@@ -106,13 +106,13 @@ class Replacement:
         await self._check_untouched(marker)
 
     async def _check_untouched(self, marker: HoldingMarker) -> None:
-        """Raise PlanConflictError if another client let the stream take messages that the backup does not have."""
+        """Raise ConflictError if another client let the stream take messages that the backup does not have."""
         info = (await self._retrying.manager.stream_info(marker.stream)).raw
         fed = marker.before.get("sources") or marker.before.get("mirror")  # their messages come again
         came = int((info.get("state") or {}).get("last_seq") or 0) > marker.state["last_seq"] and not fed
         listens = (info.get("config") or {}).get("subjects")
         if came or (takes_messages(marker.before) and listens != [marker.quiet]):
-            raise PlanConflictError(f"another client has changed {marker.stream} while it was saved", hint=PLAN_AGAIN)
+            raise ConflictError(f"another client has changed {marker.stream} while it was saved", hint=PLAN_AGAIN)
 
     async def _take_back(self, holding: Holding, copy: Path, alive: Heartbeat) -> None:
         """Restore the stream's configuration, and remove the holding stream if that succeeded."""

@@ -203,7 +203,7 @@ class Staging:
         self._consumers[name] = consumer
 
     def _open(self, first_seq: int) -> StreamStore:
-        """Create the store. Raises StreamExistsError when the name was taken meanwhile."""
+        """Create the store. Raises ConflictError when the name was taken meanwhile."""
         self._created_ns = self._created_ns or self._js.engine.clock.now_ns()
         meta = StreamMeta(self._created_ns, self._config, restoring=True)
         storage: Literal["memory", "file"] = "memory" if self._config.storage is StorageType.MEMORY else "file"

@@ -88,13 +88,9 @@ _HINT = (
 )
 
 
-class FormatMissingError(NatsctlError):
-    """Spark does not know a format that comes as a package of its own."""
-
-
 @contextmanager
 def missing_format_reported(format: Format) -> Iterator[None]:
-    """Report how to add a format that Spark does not know. Raises FormatMissingError."""
+    """Report how to add a format that Spark does not know. Raises NatsctlError."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
@@ -103,7 +99,7 @@ def missing_format_reported(format: Format) -> Iterator[None]:
     except (PySparkException, Py4JJavaError) as failure:
         if _NOT_FOUND not in str(failure) or not format.is_folder:
             raise
-        raise FormatMissingError("Spark has no Delta here", hint=_HINT) from failure
+        raise NatsctlError("Spark has no Delta here", hint=_HINT) from failure
 
 
 _SCHEME: Final = "file:"

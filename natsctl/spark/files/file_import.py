@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from natsctl.api.errors import ExitCode, NatsctlError, UsageError
+from natsctl.api.errors import NotFoundError, UsageError
 from natsctl.spark.files.file_formats import (
     CSV,
     DELTA,
@@ -51,12 +51,6 @@ struct(if({seq} is null, _metadata.file_path, null), if({seq} is null, _metadata
        monotonically_increasing_id())"""
 
 
-class NothingToImportError(NatsctlError):
-    """Nothing to import is at a path."""
-
-    exit_code = ExitCode.NOT_FOUND
-
-
 @dataclass(frozen=True, slots=True)
 class FileSource:
     """A file or folder to import; `subject`, if set, replaces the column of that name."""
@@ -69,14 +63,14 @@ class FileSource:
 
 
 def source_of(path: str, format: str, subject: str, *, as_json: bool) -> FileSource:
-    """Return the source that the command line names. Raises UsageError, NothingToImportError."""
+    """Return the source that the command line names. Raises UsageError, NotFoundError."""
     if is_url(path):
         return FileSource(path, format_of(path, format), subject, as_json)
     place = Path(path)
     if not place.exists():
-        raise NothingToImportError(f"{path} does not exist")
+        raise NotFoundError(f"{path} does not exist")
     if place.is_dir() and not any(one.is_file() for one in place.rglob("*")):
-        raise NothingToImportError(f"{path} holds no files")
+        raise NotFoundError(f"{path} holds no files")
     found = format_of(path, format) if format else _found_format(place)
     if found is CSV and is_pattern(place.resolve()):
         raise UsageError(f"{path}: Spark reads no CSV in a path with any of []{{}}*?\\", hint="copy it to another")

@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
-from natsctl.api.errors import ExitCode, NatsctlError
+from natsctl.api.errors import ExitCode, NatsctlError, NotFoundError
 from natsctl.api.units import parse_duration
 from natsctl.spark.files.file_formats import local_path, spark_path
 from natsctl.spark.source.driver_settings import server_settings
@@ -56,25 +56,13 @@ class PipelineNotFoundError(NatsctlError):
     exit_code: ClassVar[int] = ExitCode.NOT_FOUND
 
 
-class TableNotFoundError(NatsctlError):
-    """The pipeline has no table of that name."""
-
-    exit_code: ClassVar[int] = ExitCode.NOT_FOUND
-
-
 def check_tables(wanted: Iterable[str], known: Iterable[str]) -> None:
-    """Raise TableNotFoundError for a name that is no table of the pipeline: Spark would ignore it silently."""
+    """Raise NotFoundError for a name that is no table of the pipeline: Spark would ignore it silently."""
     names = sorted(known)
     folded = {name.lower() for name in names}
     for name in wanted:
         if name.lower() not in folded:
-            raise TableNotFoundError(f"the pipeline has no table {name}", hint=f"it has {', '.join(names) or 'none'}")
-
-
-class PipelineBusyError(NatsctlError):
-    """The pipeline runs already."""
-
-    exit_code: ClassVar[int] = ExitCode.CONFLICT
+            raise NotFoundError(f"the pipeline has no table {name}", hint=f"it has {', '.join(names) or 'none'}")
 
 
 Keys = tuple[str, ...]

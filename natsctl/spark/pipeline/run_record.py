@@ -18,8 +18,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any, Final
 
+from natsctl.api.errors import ConflictError
 from natsctl.client.atomic_file import atomic_write
-from natsctl.spark.pipeline.project import PipelineBusyError, Project
+from natsctl.spark.pipeline.project import Project
 
 try:
     import fcntl
@@ -124,7 +125,7 @@ def is_running(project: Project) -> bool:
 
 @contextlib.contextmanager
 def only_run(project: Project) -> Iterator[None]:
-    """Hold the project's lock. Raises PipelineBusyError where another run does."""
+    """Hold the project's lock. Raises ConflictError where another run does."""
     project.state_folder.mkdir(parents=True, exist_ok=True)
     with (project.state_folder / "lock").open("ab") as file:
         left = ATTEMPTS
@@ -135,7 +136,7 @@ def only_run(project: Project) -> Iterator[None]:
                 continue
             record = read_record(project)
             who = f" in process {record.pid}" if record else ""
-            raise PipelineBusyError(
+            raise ConflictError(
                 f"pipeline {project.name} runs{who} already", hint=f"natsctl pipeline stop {project.name}"
             )
         yield

@@ -189,7 +189,7 @@ class Updates:
     def run(self, *, dry: bool = False, full_refresh: Sequence[str] = (), full_refresh_all: bool = False) -> None:
         """Run one update, or with `dry` only its check, with the present files.
 
-        Raises PipelineError, TableNotFoundError, and Spark's errors if a flow fails.
+        Raises PipelineError, NotFoundError, and Spark's errors if a flow fails.
         """
         project = self._project = find_project(self._project.specification)
         graph = Graph(self._spark, project, self._server)

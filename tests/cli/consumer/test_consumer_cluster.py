@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from natsctl.api.catalogue import ApiError
-from natsctl.api.errors import ApiResponseError, UnreachableError
+from natsctl.api.errors import ApiResponseError, NatsctlError, UnreachableError
 from natsctl.client import leaders
-from natsctl.client.leaders import NotClusteredError, hand_over, leader_of, plan_spread
+from natsctl.client.leaders import hand_over, leader_of, plan_spread
 from tests.cli.conftest import eventually
 from tests.support.servers import NAMES, Cluster
 
@@ -62,7 +62,7 @@ def test_the_wait_is_bounded(quick: None) -> None:
 @pytest.mark.parametrize(("info", "why"), [({}, "not clustered"), (led("n1"), "one copy")])
 def test_what_no_other_server_can_lead_is_not_asked(info: dict[str, Any], why: str) -> None:
     one = Consumer(info, 0)
-    with pytest.raises(NotClusteredError, match=why):
+    with pytest.raises(NatsctlError, match=why):
         asyncio.run(hand_over(one.load, one.ask, "it"))
     assert one.asked == 0
 

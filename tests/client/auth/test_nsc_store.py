@@ -7,13 +7,13 @@ import threading
 
 import pytest
 
-from natsctl.api.errors import StorageError, UsageError
+from natsctl.api.errors import ConflictError, NatsctlError, StorageError, UsageError
 from natsctl.client.atomic_file import FileChange, hold_lock
 from natsctl.client.auth import nsc_store
-from natsctl.client.auth.claims import InvalidJwtError, add_tags
+from natsctl.client.auth.claims import add_tags
 from natsctl.client.auth.keys import generate_key
-from natsctl.client.auth.nsc_store import NscStore, StoreChangedError
-from natsctl.client.auth.operators import EntityExistsError, Operator, new_operator
+from natsctl.client.auth.nsc_store import NscStore
+from natsctl.client.auth.operators import Operator, new_operator
 
 
 def _files(store: NscStore) -> dict[str, str]:
@@ -79,7 +79,7 @@ def test_a_save_waits_for_another_one_and_sees_its_change(
     def save_second() -> None:
         try:
             outcomes.append(store_of_nats.save(operators[1]))
-        except StoreChangedError as failure:
+        except ConflictError as failure:
             outcomes.append(failure)
 
     second = threading.Thread(target=save_second)
@@ -94,7 +94,7 @@ def test_a_save_waits_for_another_one_and_sees_its_change(
     monkeypatch.setattr(NscStore, "apply", slow)
     store_of_nats.save(operators[0])
     second.join(10)
-    assert isinstance(outcomes[0], StoreChangedError)
+    assert isinstance(outcomes[0], ConflictError)
     assert "tag0" in store_of_nats.operator("RECORDED").account("ORDERS").tags
 
 
@@ -115,10 +115,10 @@ def test_nothing_is_written_over_what_another_command_changed(store: NscStore) -
         operator.account("ORDERS").add_user(tag)
     store.save(theirs)
     before = _files(store)
-    with pytest.raises(StoreChangedError, match=r"ORDERS\.jwt was changed by another command"):
+    with pytest.raises(ConflictError, match=r"ORDERS\.jwt was changed by another command"):
         store.save(mine)
     assert _files(store) == before
-    with pytest.raises(EntityExistsError, match="operator MINE already exists"):
+    with pytest.raises(ConflictError, match="operator MINE already exists"):
         store.save(new_operator("MINE"))
     assert _files(store) == before
 
@@ -151,7 +151,7 @@ def test_a_damaged_store_names_the_file(store: NscStore) -> None:
     token = path.read_text()
     for text in ("", "a.b.c", token[:-4] + "AAAA"):
         path.write_text(text)
-        with pytest.raises(InvalidJwtError, match=r"app\.jwt"):
+        with pytest.raises(NatsctlError, match=r"app\.jwt"):
             store.operator("MINE")
     path.write_text(token)
     key = store.key_path(operator.subject)

@@ -8,9 +8,9 @@ from typing import Any, cast
 
 import pytest
 
-from natsctl.api.errors import ApiResponseError
+from natsctl.api.errors import ApiResponseError, ConflictError
 from natsctl.client.manager import Manager
-from natsctl.desired.apply.changes import PlanConflictError, Steps
+from natsctl.desired.apply.changes import Steps
 from natsctl.desired.apply.execution import Done
 from natsctl.desired.plan import Action, Change, Difference
 
@@ -59,12 +59,10 @@ async def test_a_creation_that_is_repeated_is_done(fake: Fake) -> None:
 
 async def test_a_creation_that_finds_another_asset_is_a_conflict_that_names_the_fields(fake: Fake) -> None:
     account = fake({"name": "A", "subjects": ["A.>"], "max_age": 5})
-    with pytest.raises(
-        PlanConflictError, match="Stream A was created meanwhile by another client, with another max_age"
-    ):
+    with pytest.raises(ConflictError, match="Stream A was created meanwhile by another client, with another max_age"):
         await steps(account).take(stream(Action.CREATE, config=WANTED))
     account.consumers["A", "C"] = {"durable_name": "C", "max_deliver": 3}
-    with pytest.raises(PlanConflictError, match="Consumer A > C was created meanwhile by another client"):
+    with pytest.raises(ConflictError, match="Consumer A > C was created meanwhile by another client"):
         await steps(account).take(consumer(Action.CREATE, config={"durable_name": "C"}))
     assert account.consumers["A", "C"]["max_deliver"] == 3
 
@@ -93,7 +91,7 @@ async def test_unknown_fields_of_a_source_stay_with_it_and_not_with_another(fake
 
 async def test_an_update_of_what_has_changed_meanwhile_is_refused_and_sends_nothing(fake: Fake) -> None:
     account = fake({**LIVE, "max_age": 75, "max_msgs": 3})
-    with pytest.raises(PlanConflictError, match="max_age, max_msgs changed meanwhile"):
+    with pytest.raises(ConflictError, match="max_age, max_msgs changed meanwhile"):
         await steps(account).take(UPDATE)
     assert account.requests == []
 
@@ -105,7 +103,7 @@ async def test_an_update_that_somebody_has_made_already_is_done_without_a_reques
 
 
 async def test_an_update_of_what_has_gone_is_refused(fake: Fake) -> None:
-    with pytest.raises(PlanConflictError, match="Stream A does not exist any more"):
+    with pytest.raises(ConflictError, match="Stream A does not exist any more"):
         await steps(fake()).take(UPDATE)
 
 
@@ -127,7 +125,7 @@ async def test_a_removal_is_done_where_it_is_gone_and_refused_where_it_has_chang
     change = stream(Action.DELETE, before=LIVE)
     assert (await steps(fake()).take(change)).detail == "was already deleted"
     changed = fake({**LIVE, "max_age": 1})
-    with pytest.raises(PlanConflictError, match="max_age"):
+    with pytest.raises(ConflictError, match="max_age"):
         await steps(changed).take(change)
     assert "A" in changed.streams
     gone = fake(LIVE)
@@ -160,7 +158,7 @@ async def test_a_stream_that_has_no_place_for_a_moment_is_asked_for_again(fake: 
 
 async def test_a_replacement_of_what_has_changed_meanwhile_removes_nothing(fake: Fake) -> None:
     account = fake({**LIVE, "max_age": 75})
-    with pytest.raises(PlanConflictError):
+    with pytest.raises(ConflictError):
         await steps(account).take(REPLACE)
     assert account.requests == []
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from natsctl.api import endpoints
-from natsctl.api.errors import NatsctlError
+from natsctl.api.errors import ConflictError, NatsctlError
 from natsctl.client.backup.restore import RestoreTransfer
 from natsctl.client.backup.transfer import RetryingManager, TransferInterruptedError
 from natsctl.client.connection import Connection
@@ -23,9 +23,8 @@ from natsctl.client.messaging.consumers import pull
 from natsctl.desired.apply import holding_stream as holding_module
 from natsctl.desired.apply import recovery, replacement
 from natsctl.desired.apply.apply import ApplyOptions, apply_plan, preview
-from natsctl.desired.apply.changes import PlanConflictError
 from natsctl.desired.apply.holding_stream import Heartbeat, Holding, holding_name, is_at_work, names_of
-from natsctl.desired.apply.recovery import COPY, NameTakenError, finish, recover
+from natsctl.desired.apply.recovery import COPY, finish, recover
 from natsctl.desired.apply.recovery import WANTED as AS_WANTED
 from natsctl.desired.apply.replacement import Replacement
 from natsctl.desired.assets import without_server_made
@@ -266,7 +265,7 @@ async def test_what_somebody_else_has_made_meanwhile_is_left_alone_until_one_of_
     await manager.stream_delete("ORDERS")
     await manager.stream_create(LIVE)
     for _ in range(2):
-        with pytest.raises(NameTakenError, match="another stream ORDERS was made"):
+        with pytest.raises(ConflictError, match="another stream ORDERS was made"):
             await recover(RetryingManager(manager))
     assert (await info(manager))["state"]["messages"] == 0
     await manager.stream_delete("ORDERS")
@@ -278,7 +277,7 @@ async def test_a_replacement_that_another_process_works_on_is_none_of_ours(manag
     holding = await saved(manager)
     alive = Heartbeat(RetryingManager(manager), holding.marker.alive)
     await alive.ensure()
-    with pytest.raises(PlanConflictError, match="is being replaced by another"):
+    with pytest.raises(ConflictError, match="is being replaced by another"):
         await recover(RetryingManager(manager), {"ORDERS"})
     (told,) = await recover(RetryingManager(manager), {"OTHER"})
     assert "is being replaced by another" in told

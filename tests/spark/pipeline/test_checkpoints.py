@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from natsctl.api.errors import ConflictError
 from natsctl.spark.pipeline.checkpoints import Behind, lags, pipeline_progress, read_progress
-from natsctl.spark.pipeline.project import PipelineBusyError, Project, find_project, write_project
+from natsctl.spark.pipeline.project import Project, find_project, write_project
 from natsctl.spark.pipeline.run_record import Recorder, is_running, only_run, read_record, run_state
 from natsctl.spark.source.jetstream_api import JetStreamApi
 from tests.spark.source.streams import delete, make, purge, remake
@@ -107,7 +108,7 @@ def test_two_runs_of_a_pipeline_exclude_each_other(project: Project) -> None:
     with only_run(project):
         Recorder(project, 30.0).flow("messages", "RUNNING")
         assert is_running(project)
-        with pytest.raises(PipelineBusyError), only_run(project):
+        with pytest.raises(ConflictError), only_run(project):
             pass
         assert run_state(project)[0] == "running"
     assert run_state(project)[0] == "stopped"

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from pyspark import errors
 
+from natsctl.api.errors import NotFoundError
 from natsctl.spark.pipeline.graph import line_of_failure, line_of_syntax, statements
-from natsctl.spark.pipeline.project import TableNotFoundError, check_tables
+from natsctl.spark.pipeline.project import check_tables
 from natsctl.spark.pipeline.run_record import parse_event, readable_error, short_name, without_counters
 
 AT = datetime(2026, 11, 21, 22, 21, 30)
@@ -94,7 +95,7 @@ def test_counters_behind_a_successful_update_are_no_failure_of_it(condition: str
 
 def test_a_table_that_the_pipeline_has_not_is_told_with_those_that_it_has() -> None:
     check_tables(["MESSAGES"], {"messages", "by_subject"})
-    with pytest.raises(TableNotFoundError, match="no table nope") as told:
+    with pytest.raises(NotFoundError, match="no table nope") as told:
         check_tables(["messages", "nope"], {"messages", "by_subject"})
     assert told.value.hint == "it has by_subject, messages"
 
