@@ -388,7 +388,7 @@ class Account:
 
     def ack(self, stored: Sequence[Entry | RunEntry], opening: bytes) -> None:
         """Send the ack of each stored message that has a reply, in order: `opening`, the sequence and a brace."""
-        index = offset = 0
+        index, offset, routes = 0, 0, self.routes
         while index < len(stored):
             entry, count = stored[index], 1
             if isinstance(entry[1], bytes):
@@ -398,13 +398,18 @@ class Account:
                 count = len(run) if run.has_replies else 0
                 seq, reply = seq + offset, run.reply(offset) if count else b""
             if reply:
-                route = NO_ROUTE if self._may_postpone(reply) else self._exact.get(reply) or self.routes.find(reply)
+                if (routes.wide or self.postponed.any) and self._may_postpone(reply):
+                    route, size = NO_ROUTE, 0
+                elif (exact := self._exact.get(reply)) is not None:
+                    route, size = exact, routes.shared_size(reply, exact)
+                else:
+                    route, size = routes.find_shared(reply)
                 sub = _only_client(route)
                 if sub is not None and sub.session is not None:
-                    shared = reply[: self.routes.shared_size(reply, route)]
-                    made = ack_frames(stored, index, offset, shared, opening, sub.sid_field)
-                    queue_answers(sub.session, sub, *made[:3])
-                    index, offset = made[3:]
+                    frames, body_bytes, acks, index, offset = ack_frames(
+                        stored, index, offset, reply[:size], opening, sub.sid_field
+                    )
+                    queue_answers(sub.session, sub, frames, body_bytes, acks)
                     continue
                 self.publish(reply, b"", b"", b"%b%d}" % (opening, seq))
             offset += 1

@@ -40,6 +40,7 @@ MAX_CACHED_HEADS: Final = 8
 """Maximum clients of one route with cached message heads."""
 ACK_TAIL: Final = 5
 """Tokens of an ack subject that differ per delivery."""
+DOLLAR: Final = ord("$")
 DOT: Final = 46
 """Separator of the tokens of a subject."""
 
@@ -157,6 +158,15 @@ class Routes:
         """Return how much of `subject` decides its `route`, if any other last token would take the same one; else 0."""
         prefix = subject.rpartition(b".")[0]
         return len(prefix) + 1 if prefix and self._by_prefix.get(prefix) is route else 0
+
+    def find_shared(self, subject: bytes) -> tuple[Route, int]:
+        """Return the route of a subject that `exact` does not hold, and its `shared_size`."""
+        prefix, _, last = subject.rpartition(b".")
+        route = self._by_prefix.get(prefix) if last and subject[0] != DOLLAR else None
+        if route is not None:
+            return route, len(prefix) + 1
+        route = self.find(subject)
+        return route, self.shared_size(subject, route)
 
     def find(self, subject: bytes) -> Route:
         """Return the route of a subject that `exact` does not hold."""

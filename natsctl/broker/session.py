@@ -42,7 +42,7 @@ from natsctl.broker.refusals import (
     refuse_reply,
     refuse_subscription,
 )
-from natsctl.broker.routes import DOT, walk_ways
+from natsctl.broker.routes import DOLLAR, DOT, walk_ways
 from natsctl.broker.subscription import Subscription, delivery_filter_of
 from natsctl.broker.timers import Timers
 from natsctl.wire.client import PONG_LINE
@@ -74,7 +74,6 @@ if TYPE_CHECKING:
     from natsctl.wire.publish_run import PublishRun
 
 
-DOLLAR: Final = ord("$")
 SERVER_QUEUE: Final = b"_sys_"
 """A queue group that belongs to the server."""
 
@@ -440,8 +439,7 @@ class Session:
             wait_again(self, waiting)
 
     def _carry_out(self, rest: Iterator[Op]) -> None:
-        before = self.in_msgs
-        parser = self._parser
+        before, parser = self.in_msgs, self._parser
         publish, mappings, careful, wide = self._publish_state()
         msgs = size = subscribed = 0
         clock, until = self.broker.clock, slice_end_ns(self)

@@ -318,9 +318,9 @@ class Engine:
     def next_deadline_ns(self) -> int | None:
         """Return the monotonic time for the next call of `run_timers`, or None."""
         mine, stored = self.timers.next_ns(), self.store.next_deadline_ns()
-        if mine is None or stored is None:
-            return stored if mine is None else mine
-        return min(mine, stored)
+        if mine is None or (stored is not None and stored < mine):
+            return stored
+        return mine
 
     def run_timers(self) -> None:
         """Do everything that is due, in the store too."""

@@ -2,7 +2,7 @@
  *
  * A job is a few writes, each of bytes to a descriptor at an offset, synced or not. The loop thread submits jobs and
  * collects finished ones; only it touches Python objects. A thread runs one job at a time and its writes in order; the
- * first failure ends the job. Jobs go to the thread that was busy last, which wakes in half the time of one that has
+ * first failure ends the job. `run` does the same in the loop thread. Jobs go to the thread that was busy last, which wakes in half the time of one that has
  * slept long. The first job on the list of finished ones writes a byte to the wake descriptor, which the loop watches.
  */
 
@@ -139,7 +139,6 @@ static void run_job(Job *job)
             job->outcome = SYNC_FAILED;
     }
     job->seconds = now_s() - began;
-    close_files(job);
 }
 
 /* Puts a finished job on its list, with the lock held, and wakes the loop for the first one. */
@@ -163,6 +162,7 @@ static void *work(void *argument)
         if (job != NULL) {
             pthread_mutex_unlock(&self->lock);
             run_job(job);
+            close_files(job);
             pthread_mutex_lock(&self->lock);
             finish_job(self, job);
             continue;
@@ -233,8 +233,7 @@ static void free_job(Job *job)
     PyMem_Free(job);
 }
 
-/* Reads (fd, data, offset, sync). The job has a descriptor of its own: the caller may close his when a thread is left
- * behind. Where there is none to be had, the write fails, one of no bytes too, and Python does it again. */
+/* Reads (fd, data, offset, sync). */
 static int read_write(PyObject *from, Write *to)
 {
     Py_ssize_t size = 0;
@@ -249,7 +248,21 @@ static int read_write(PyObject *from, Write *to)
     to->sync = truth_of(PyTuple_GetItem(from, 3));
     if (PyErr_Occurred())
         return -1;
-    to->fd = fd < 0 || fd > INT_MAX ? -1 : fcntl((int)fd, F_DUPFD_CLOEXEC, 0);
+    to->fd = fd < 0 || fd > INT_MAX ? -1 : (int)fd;
+    return 0;
+}
+
+/* Reads one or two writes into an empty job; -1 with an exception. */
+static int read_writes(PyObject *writes, Job *job)
+{
+    Py_ssize_t count = PyTuple_Size(writes);
+    if (count < 1 || count > MAX_WRITES) {
+        PyErr_Format(PyExc_ValueError, "%zd writes, not 1 to %d", count, MAX_WRITES);
+        return -1;
+    }
+    for (; job->count < count; job->count++)
+        if (read_write(PyTuple_GetItem(writes, job->count), &job->write[job->count]) < 0)
+            return -1;
     return 0;
 }
 
@@ -261,9 +274,6 @@ static PyObject *submit(PyObject *object, PyObject *args)
     PyObject *token, *writes;
     if (!PyArg_ParseTuple(args, "OO!", &token, &PyTuple_Type, &writes))
         return NULL;
-    Py_ssize_t count = PyTuple_Size(writes);
-    if (count < 1 || count > MAX_WRITES)
-        return PyErr_Format(PyExc_ValueError, "%zd writes, not 1 to %d", count, MAX_WRITES);
     if (!self->running) {
         PyErr_SetString(PyExc_RuntimeError, "the threads are stopped");
         return NULL;
@@ -271,12 +281,15 @@ static PyObject *submit(PyObject *object, PyObject *args)
     Job *job = PyMem_Calloc(1, sizeof *job);
     if (job == NULL)
         return PyErr_NoMemory();
-    for (; job->count < count; job->count++)
-        if (read_write(PyTuple_GetItem(writes, job->count), &job->write[job->count]) < 0) {
-            close_files(job);
-            PyMem_Free(job);
-            return NULL;
-        }
+    if (read_writes(writes, job) < 0) {
+        PyMem_Free(job);
+        return NULL;
+    }
+    /* The job has descriptors of its own: the caller may close his when a thread is left behind. Where there is none to
+     * be had, the write fails, one of no bytes too, and Python does it again. */
+    for (int at = 0; at < job->count; at++)
+        if (job->write[at].fd >= 0)
+            job->write[at].fd = fcntl(job->write[at].fd, F_DUPFD_CLOEXEC, 0);
     job->token = Py_NewRef(token);
     job->writes = Py_NewRef(writes);
     Worker *worker = NULL;
@@ -290,6 +303,25 @@ static PyObject *submit(PyObject *object, PyObject *args)
     if (worker != NULL)
         pthread_cond_signal(&worker->wake); /* without the lock, which it takes first */
     Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(run_doc, "run(writes) -> (outcome, errno, seconds)\n\n"
+                      "Run one or two writes (fd, data, offset, sync) in this thread; outcomes as of `collect`.");
+
+static PyObject *run(PyObject *object, PyObject *writes)
+{
+    Job job = {0};
+    (void)object;
+    if (!PyTuple_Check(writes)) {
+        PyErr_SetString(PyExc_TypeError, "the writes are a tuple");
+        return NULL;
+    }
+    if (read_writes(writes, &job) < 0)
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    run_job(&job);
+    Py_END_ALLOW_THREADS
+    return Py_BuildValue("iid", job.outcome, job.error, job.seconds);
 }
 
 PyDoc_STRVAR(collect_doc, "collect() -> [(token, outcome, errno, seconds), ...]\n\n"
@@ -382,6 +414,7 @@ static void committer_free(PyObject *object)
 }
 
 static PyMethodDef methods[] = {
+    {"run", run, METH_O, run_doc},
     {"submit", submit, METH_VARARGS, submit_doc},
     {"collect", collect, METH_NOARGS, collect_doc},
     {"stop", stop, METH_O, stop_doc},

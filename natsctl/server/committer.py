@@ -12,8 +12,8 @@ hold the interpreter's lock: the loop thread and the disk do not wait for each o
 again by a worker, which handles a full disk; a failed sync is final, as everywhere.
 
 A small commit of the only stream that has one is run on the loop thread as long as the disk answers quickly: the two
-hand-overs between threads would take longer than the sync. The time of small commits is measured as they go, in either
-place.
+hand-overs between threads would take longer than the sync. With the native module that is one call. The time of small
+commits is measured as they go, in either place.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from natsctl.store.stream import StreamStore
 
 if TYPE_CHECKING:
     from natsctl.native._native import CommitThreads
-    from natsctl.store.file_commit import Commit, Committable
+    from natsctl.store.file_commit import Append, Commit, Committable
     from natsctl.store.store import Store
 
 WORKERS: Final = 12
@@ -152,22 +152,28 @@ class Committer:
                 continue
             if commit is None:
                 continue
+            threads = self._native
+            appends = commit.take_appends() if threads is not None else ()
             if commit.io and not (alone and commit.is_small):
                 self.in_flight[stream] = None
-                if self._native is not None and (appends := commit.appends):
-                    self._native.submit((stream, commit), appends)
+                if threads is not None and appends:
+                    threads.submit((stream, commit), appends)
                 else:
                     self._give((stream, commit))
                 continue
-            outcome, seconds = self._timed(commit)
+            outcome, seconds = self._timed(commit, appends)
             if commit.io:
                 self._note(commit, seconds)
             self._end(stream, commit, outcome)
             ended = True
         return ended
 
-    def _timed(self, commit: Commit) -> tuple[OSError | StoreError | None, float]:
-        """Run the disk part of a commit; return its error and the seconds that it took."""
+    def _timed(self, commit: Commit, appends: tuple[Append, ...] = ()) -> tuple[OSError | StoreError | None, float]:
+        """Run the disk part of a commit, `appends` natively; return its error and the seconds that it took."""
+        if appends and self._native is not None:
+            outcome, number, seconds = self._native.run(appends)
+            if outcome != WRITE_FAILED:
+                return failed_sync(number) if outcome else None, seconds
         began = self._clock_s()
         error = run(commit)
         return error, self._clock_s() - began
@@ -223,14 +229,18 @@ class Committer:
             if outcome == WRITE_FAILED:
                 self._give(job)
             else:
-                error = sync_error(OSError(number, os.strerror(number))) if outcome else None
-                self._leave(job[0], job[1], error, seconds)
+                self._leave(job[0], job[1], failed_sync(number) if outcome else None, seconds)
         self._finished()
 
     def _leave(self, stream: Committable, commit: Commit, error: OSError | StoreError | None, seconds: float) -> None:
         del self.in_flight[stream]
         self._note(commit, seconds)
         self._end(stream, commit, error)
+
+
+def failed_sync(number: int) -> OSError:
+    """Return the error of a native sync."""
+    return sync_error(OSError(number, os.strerror(number)))
 
 
 def run(commit: Commit) -> OSError | StoreError | None:

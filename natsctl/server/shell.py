@@ -20,7 +20,6 @@ import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from natsctl.api.units import SECOND, format_duration
@@ -188,19 +187,19 @@ class Shell:
         if len(data) > PIECE_BYTES and data.count(b"\n") > MANY_LINES:
             self.received_pieces(connection, cut(data), len(data))
             return
-        self._attend(connection, partial(connection.session.receive, data))
+        self._attend(connection, connection.session.receive, data)
         self._count(len(data))
 
     def received_pieces(self, connection: ClientConnection, pieces: Iterator[bytes], size: int) -> None:
         """Pass input of `size` bytes to the session; it accepts the pieces in turn."""
-        self._attend(connection, partial(receive_pieces, connection.session, pieces, size))
+        self._attend(connection, receive_pieces, connection.session, pieces, size)
         self._count(size)
 
-    def _attend(self, connection: ClientConnection, work: Callable[[], None]) -> None:
+    def _attend(self, connection: ClientConnection, work: Callable[..., None], *arguments: Any) -> None:
         """Do a session's work, and stop reading from it if it publishes into a stream with much waiting work."""
         before = [(store, store.last_seq + store.held) for store in self._overloaded] if self._overloaded else ()
         try:
-            work()
+            work(*arguments)
         except Exception as error:  # a fault ends only its own session
             self.fault(f"{connection.name} - its input", error)
             connection.transport.abort()
@@ -263,7 +262,8 @@ class Shell:
             committer.start_commits()
             more = engine.run_ready(READY_BUDGET)
             ended = committer.start_commits()
-            self._watch_load(committer, engine)
+            if committer.in_flight or engine.closed or self._overloaded:
+                self._watch_load(committer, engine)
             self._arm_timer(engine)
             if more or ended:
                 self.wake()
@@ -287,7 +287,7 @@ class Shell:
             connection = connections.get(session)
             if connection is None or self._holds(connection):
                 continue
-            self._attend(connection, partial(resume_work, session))
+            self._attend(connection, resume_work, session)
             if session.deferred is None and session.login.pending is None and not self._holds(connection):
                 connection.resume()
         if unfinished:

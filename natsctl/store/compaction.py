@@ -235,8 +235,15 @@ class Compaction:
             self._candidates.pop(segment.body, None)
         self._retired += segments
 
+    @property
+    def has_candidates(self) -> bool:
+        """Return whether a segment may have to be rewritten."""
+        return bool(self._candidates)
+
     def waits(self, index: StreamIndex) -> bool:
-        return bool(self._retired or self._candidates) or (len(index.segments) > 1 and not index.segments[0].live)
+        if self._retired or self._candidates:
+            return True
+        return not index.segments[0].live and len(index.segments) > 1
 
     def take_unlinks(self, index: StreamIndex) -> tuple[list[str], bool]:
         """Return the files to unlink, and whether leading segments are among them, so that the floor must be noted."""

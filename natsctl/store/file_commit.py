@@ -16,7 +16,7 @@ import errno
 from array import array
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -43,14 +43,10 @@ class Commit:
 
     io = False
     """Whether `run` does disk I/O; False means that it may be called in line."""
+    is_small = False
+    """Whether `run` does no more than append a little to files that are open, and sync them."""
 
-    @property
-    def is_small(self) -> bool:
-        """Return whether `run` does no more than append a little to files that are open, and sync them."""
-        return False
-
-    @property
-    def appends(self) -> tuple[Append, ...]:
+    def take_appends(self) -> tuple[Append, ...]:
         """Return all the work of `run` if it only appends to open files with descriptors, else nothing."""
         return ()
 
@@ -89,6 +85,8 @@ class Committable(Protocol):
         """Settle what `commit.run` did. Loop thread."""
 
 
+NO_TOMBS: Final = array("Q")
+"""The removed sequences of a commit without any; nothing is added to it."""
 SMALL_BYTES = 16 * 1024
 """Bytes of a commit that is small: about a hundred messages of 128 bytes."""
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -146,7 +144,7 @@ class CommitPlan(msgspec.Struct):
     erasures: list[Erasure] = msgspec.field(default_factory=list)
     asked: int = 0
     """Number of these that a caller waits for; the others were left over."""
-    tombs: array[int] = msgspec.field(default_factory=lambda: array("Q"))
+    tombs: array[int] = NO_TOMBS
     """Sequences that the records of this commit say were removed."""
     unlinks: list[str] = msgspec.field(default_factory=list)
     sync_names: bool = False
@@ -211,9 +209,11 @@ class FileCommit(Commit):
 
     __slots__ = (
         "_disk",
+        "_only_appends",
         "_reserve",
         "creates",
         "full",
+        "is_small",
         "journal_full",
         "meta_full",
         "plan",
@@ -227,55 +227,55 @@ class FileCommit(Commit):
     io = True
 
     def __init__(self, last_seq: int, callbacks: list[Settled], disk: Disk, plan: CommitPlan, reserve: Reserve) -> None:
-        super().__init__(last_seq, callbacks)
+        self.last_seq = last_seq
+        self.callbacks = callbacks
         self._disk = disk
         self._reserve = reserve
         self.plan = plan
         self.creates = bool(plan.birth)
         self.removes = bool(plan.trash_folder)
-        self.full = False
+        self.full = self.journal_full = self.meta_full = self.rewritten = False
         self.records_full = False
         """Whether not even the records found room: the next commit has to do everything that was not done."""
-        self.journal_full = False
-        self.meta_full = False
         self.unerased: dict[Erasure, StoreError] = {}
         """Erasures in compressed or encrypted segments that could not be done, and why; their records are on disk."""
-        self.rewritten = False
         self.settled_end = plan.offset + len(plan.data)
+        self._only_appends = only_appends = self._finds_only_appends()
+        self.is_small = only_appends and self._bytes_to_sync() <= SMALL_BYTES
 
-    @property
-    def _only_appends(self) -> bool:
+    def _finds_only_appends(self) -> bool:
         """Return whether `run` does no more than append to files that are open, and sync them."""
         plan = self.plan
-        if plan.has_messages and not self._reserve.intact:
+        if plan.sealed is not None or plan.unlinks or plan.erasures or plan.meta or plan.rewrite or plan.trash_folder:
             return False
         journal, target = plan.journal, plan.target
+        if target is not None and (target.writer is None or not plan.offset):
+            return False
         if journal is not None and (journal.create or journal.replaces or journal.file is None):
             return False
-        if target is not None and (target.writer is None or not plan.offset or plan.sealed is not None):
-            return False
-        return not any((plan.meta, plan.trash_folder, plan.erasures, plan.unlinks, plan.rewrite))
+        return self._reserve.intact or not plan.has_messages
 
-    @property
-    def is_small(self) -> bool:
-        """Return whether `run` does no more than append a little to files that are open, and sync them."""
+    def _bytes_to_sync(self) -> int:
         plan = self.plan
-        size = len(plan.data) + (plan.unsynced_bytes if plan.sync else 0)
-        if plan.journal is not None:
-            size += len(plan.journal.data) + (plan.journal.unsynced_bytes if plan.journal.sync else 0)
-        return size <= SMALL_BYTES and self._only_appends
+        journal, size = plan.journal, len(plan.data) + (plan.unsynced_bytes if plan.sync else 0)
+        if journal is not None:
+            size += len(journal.data) + (journal.unsynced_bytes if journal.sync else 0)
+        return size
 
-    @property
-    def appends(self) -> tuple[Append, ...]:
-        """Return all the work of `run` if it only appends to open files with descriptors, else nothing."""
-        plan, found = self.plan, list[Append]()
+    def take_appends(self) -> tuple[Append, ...]:
+        appends: tuple[Append, ...] = ()
         if not self._only_appends:
-            return ()
-        if plan.target is not None and plan.target.writer is not None:
-            found.append((*plan.target.writer.placed(plan.data, plan.offset), plan.sync))
-        if plan.journal is not None and plan.journal.file is not None:
-            found.append((*plan.journal.file.placed(plan.journal.data, plan.journal.offset), plan.journal.sync))
-        return tuple(found) if all(append[0] >= 0 for append in found) else ()
+            return appends
+        plan = self.plan
+        target, journal = plan.target, plan.journal
+        if target is not None and target.writer is not None:
+            appends = ((*target.writer.placed(plan.data, plan.offset), plan.sync),)
+        if journal is not None and journal.file is not None:
+            appends += ((*journal.file.placed(journal.data, journal.offset), journal.sync),)
+        for append in appends:
+            if append[0] < 0:
+                return ()
+        return appends
 
     @property
     def found_no_room(self) -> bool:
@@ -284,8 +284,9 @@ class FileCommit(Commit):
 
     @property
     def lacks_room(self) -> bool:
-        full = any(isinstance(fault, StoreFullError) for fault in self.unerased.values())
-        return self.records_full or self.journal_full or full
+        if self.records_full or self.journal_full:
+            return True
+        return bool(self.unerased) and any(isinstance(fault, StoreFullError) for fault in self.unerased.values())
 
     @property
     def kept(self) -> bool:
@@ -323,7 +324,8 @@ class FileCommit(Commit):
             self._disk.fsync_dir("streams")
         if plan.meta is not None and not plan.birth:
             self._write_meta(plan.meta, refused)
-        self._erase()
+        if plan.erasures:
+            self._erase()
         for path in plan.unlinks:
             self._disk.unlink(path)
         if plan.sync_names:

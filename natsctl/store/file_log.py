@@ -148,6 +148,7 @@ class FileLog:
         self.synced_mark = (0, 0, 0)
         """Base, generation and length of the last segment as it was synced."""
         self._host = host
+        self._segment_bytes = host.options.segment_bytes
         self._index = index
         self._cache = cache
         self._reader = SegmentReader(cache, key, host.report_fault)
@@ -218,16 +219,17 @@ class FileLog:
 
     def append(self, seq: int, ts_ns: int, subject: bytes, header: bytes, payload: bytes, flags: int) -> None:
         """Buffer one message and enter it into the index; `flags` are TIMED and MORE."""
-        if not self._parts:
+        parts = self._parts
+        if not parts:
             self._begin_batch(seq)
         file = self.file
         data = _encode_message(file.head.salt, self.synced_seq, seq, ts_ns, flags, subject, header, payload)
-        self._parts.append(data)
-        length = len(data)
-        self._index.add(seq, subject, length - _OVER_SIZE, ts_ns, file.size)
+        parts.append(data)
+        length, offset = len(data), file.size
+        self._index.add(seq, subject, length - _OVER_SIZE, ts_ns, offset)
         if flags & _TIMED:
             self._index.active.note_timed(seq)
-        file.size += length
+        file.size = offset + length
         self._has_messages = True
 
     def append_copies(self, messages: Sequence[Copy]) -> None:
@@ -263,9 +265,8 @@ class FileLog:
 
     def _begin_batch(self, seq: int) -> None:
         """Roll to a new segment when the active one is full, or large and all dead."""
-        limit = self._host.options.segment_bytes
-        active = self._index.active
-        if self.file.size < limit and (active.live or self.file.size < max(limit // 8, 4096)):
+        limit, active, size = self._segment_bytes, self._index.segments[-1], self.file.size
+        if size < limit and (active.live or size < max(limit // 8, 4096)):
             return
         if not active.sids:
             return
@@ -343,26 +344,33 @@ class FileLog:
     def has_work(self) -> bool:
         return self._compaction.waits(self._index)
 
+    @property
+    def may_rewrite(self) -> bool:
+        """Return whether a segment may be due for a rewrite."""
+        return self._compaction.has_candidates
+
     def take(self, plan: CommitPlan, durable_seq: int, force: bool) -> None:
         """Put everything buffered into `plan`, with the erasures and unlinks; `force` includes postponed ones."""
         plan.has_messages, self._has_messages, plan.last_ts_ns = self._has_messages, False, self._index.last_ts_ns
-        if self._removals and not self._parts and not self._index.active.live:
+        if not self._parts and self._removals and not self._index.active.live:
             self._begin_batch(self._index.last_seq + 1)  # a purge frees the space of the last segment too
-        if self._sealing is None:
+        if self._sealing is None and self._compaction.waits(self._index):
             plan.unlinks, leading = self._compaction.take_unlinks(self._index)
             if leading:
                 self._removals.floor_moved = plan.sync = True
         self._take_frames(plan, durable_seq)
-        plan.unlinks += self._index_unlinks
-        self._index_unlinks = []
+        if self._index_unlinks:
+            plan.unlinks += self._index_unlinks
+            self._index_unlinks = []
         plan.asked = len(plan.erasures)
         self._below_floor = []
-        if not self._postponed or plan.erasures or plan.sealed is not None or force:
+        if self._unerased and (not self._postponed or plan.erasures or plan.sealed is not None or force):
             for erasure in self._unerased:
                 self._cache.drop(erasure.file)
             plan.erasures += self._unerased
             self._unerased = []
-        self._names_loose |= bool(plan.unlinks)
+        if plan.unlinks:
+            self._names_loose = True
         if plan.erasures and self._names_loose:
             plan.sync_names, self._names_loose = True, False
 
@@ -430,17 +438,18 @@ class FileLog:
             self._put_back(plan)
             self._take_back(durable_seq, plan.target)
             return
-        target = plan.target
-        if plan.sealed is not None and target is not plan.sealed:
-            plan.sealed.size = plan.sealed.settled = plan.seal_offset + len(plan.seal)
-            plan.sealed.close()
+        target, sealed = plan.target, plan.sealed
+        if sealed is not None and target is not sealed:
+            sealed.size = sealed.settled = plan.seal_offset + len(plan.seal)
+            sealed.close()
         if target is not None:
             self._settle_target(commit, target, durable_seq if commit.full else commit.last_seq)
         if plan.rewrite is not None and commit.rewritten:
             new = plan.rewrite.new.head
             self._unmarked.append(SegmentMark(new.base, plan.rewrite.covers_seq, new.generation, new.salt))
             self._compaction.swap(self._index, plan.rewrite)
-        self._compaction.settle()
+        if plan.unlinks:
+            self._compaction.settle()
         if plan.erasures:
             self._settle_erasures(commit)
         if commit.full:
@@ -454,11 +463,13 @@ class FileLog:
     def _settle_target(self, commit: FileCommit, target: SegmentFile, kept_seq: int) -> None:
         """Record the written segment's content, with messages up to `kept_seq`."""
         plan = commit.plan
-        target.floor = max(target.floor, min(plan.floor, kept_seq + 1))
-        target.tombs.extend([seq for seq in plan.tombs if seq <= kept_seq] if commit.full else plan.tombs)
+        if plan.floor:
+            target.floor = max(target.floor, min(plan.floor, kept_seq + 1))
+        if plan.tombs:
+            target.tombs.extend([seq for seq in plan.tombs if seq <= kept_seq] if commit.full else plan.tombs)
         if not target.created:
+            target.created = True
             self._unmarked.append(SegmentMark(target.head.base, 0, target.head.generation, target.head.salt))
-        target.created = True
         target.settled = commit.settled_end
         if plan.data and self.keeps:
             target.keep(plan.offset, plan.data, True)

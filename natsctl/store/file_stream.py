@@ -123,19 +123,22 @@ class FileStream:
             plan.trash_folder, plan.was_born = self._trash_folder, self.born
             self.close_files()
             return FileCommit(durable_seq, callbacks, self._disk, plan, self._host.reserve)
-        last_seq, policy = self._index.last_seq, self._host.options.sync
+        host, log, wanted = self._host, self.log, self._sync_wanted
+        last_seq, policy = self._index.last_seq, host.options.sync
         at_once = policy == "always" and not lazy
-        plan.sync = at_once or self._sync_forced or (self._sync_wanted and policy != "never")
-        self.log.take(plan, durable_seq, self._sync_forced)
-        plan.meta, creates = self._meta.take(self._host.identity)
+        plan.sync = at_once or self._sync_forced or (wanted and policy != "never")
+        log.take(plan, durable_seq, self._sync_forced)
+        creates = False
+        if self._meta.waits:
+            plan.meta, creates = self._meta.take(host.identity)
         if creates:
             plan.birth = self.folder + ".new"
-        else:
-            self.log.plan_rewrite(plan, durable_seq)
-        takes_bytes = bool(plan.unlinks or plan.erasures) or plan.rewrite is not None
-        plan.journal = self._journal.take(self._sync_wanted or takes_bytes)  # which has the same content
+        elif log.may_rewrite:
+            log.plan_rewrite(plan, durable_seq)
+        takes_bytes = plan.unlinks or plan.erasures or plan.rewrite is not None
+        plan.journal = self._journal.take(bool(wanted or takes_bytes))  # which has the same content
         self._sync_wanted = self._sync_forced = False
-        return FileCommit(last_seq, callbacks, self._disk, plan, self._host.reserve)
+        return FileCommit(last_seq, callbacks, self._disk, plan, host.reserve)
 
     def settle(self, commit: Commit, durable_seq: int) -> StoreError | None:
         """Apply the outcome of a commit that ran; return the argument of the callbacks.
@@ -144,12 +147,12 @@ class FileStream:
         """
         assert isinstance(commit, FileCommit)
         plan = commit.plan
-        self.keep_files(commit)
         if plan.trash_folder:
             self.left = True
             return None
         self.born = True
         if plan.journal is not None:
+            self._journal.keep_file(plan.journal)
             self._journal.settle(plan.journal, commit.journal_full)
         if commit.meta_full:
             self._meta.take_back()

@@ -227,7 +227,7 @@ class HighWaterFile:
 
     @property
     def pending(self) -> bool:
-        return bool(self.changed or self.gone) and not self._failed
+        return not self._failed and bool(self.changed or self.gone)
 
     def begin_commit(self) -> HighWaterCommit | None:
         """Return the commit of what changed, None while one is in flight or if nothing has changed."""

@@ -92,10 +92,9 @@ class StreamIndex(SegmentList):
     def add(self, seq: int, subject: bytes, size: int, ts_ns: int, offset: int = 0) -> None:
         """Add the next message; `seq` must be above last_seq. `offset` locates its bytes in a file, if any."""
         segment, table = self.segments[-1], self.table
-        sid = table.ids.get(subject)
+        sid, counts, sids = table.ids.get(subject), table.count, segment.sids
         if sid is None:
             sid = table.intern(subject)
-        sids = segment.sids
         if segment.seqs is not None or seq != segment.base + len(sids):
             segment.become_sparse()
             assert segment.seqs is not None
@@ -109,14 +108,14 @@ class StreamIndex(SegmentList):
             segment.first_ts = ts_ns
         segment.last_ts = ts_ns
         segment.live += 1
-        count = table.count[sid]
+        count = counts[sid]
         if count < 2:
             if not count:
                 table.live += 1
                 table.first[sid] = seq
             elif sid not in table.stale:
                 table.first[sid] = table.last[sid]
-        table.count[sid] = count + 1
+        counts[sid] = count + 1
         table.last[sid] = seq
         if table.stale:
             table.stale.discard(sid)

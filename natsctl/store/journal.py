@@ -273,6 +273,11 @@ class MetaFile:
     def set(self, meta: bytes) -> None:
         self.content, self._pending = meta, True
 
+    @property
+    def waits(self) -> bool:
+        """Return whether there is anything to write."""
+        return self._pending or self._birth
+
     def take(self, store: bytes) -> tuple[bytes | None, bool]:
         """Return the bytes to be written, None for none, and whether they create the stream."""
         if self._birth:

@@ -93,13 +93,15 @@ class SegmentFile:
 
     def keep(self, offset: int, blob: bytes, trusted: bool) -> None:
         """Keep a piece; release the previous pieces unless this one follows them."""
-        if self.blobs and self.starts[-1] + len(self.blobs[-1]) != offset:
+        blobs = self.blobs
+        if blobs and self.starts[-1] + len(blobs[-1]) != offset:
             self.forget()
+            blobs = self.blobs
         self.starts.append(offset)
-        self.blobs.append(blob)
+        blobs.append(blob)
         self.trusted.append(trusted)
         self.kept += len(blob)
-        if len(self.blobs) > MAX_BLOBS:
+        if len(blobs) > MAX_BLOBS:
             self._join()
 
     def _join(self) -> None:
@@ -139,10 +141,11 @@ class SegmentCache:
 
     def touch(self, file: SegmentFile) -> None:
         """Count what `file` keeps as used now, and release the bytes of others above the limit."""
-        self.bytes += file.kept - self._files.pop(file, 0)
-        self._files[file] = file.kept
-        while self.bytes > self._limit and len(self._files) > 1:
-            oldest = next(iter(self._files))
+        files, kept = self._files, file.kept
+        self.bytes += kept - files.pop(file, 0)
+        files[file] = kept
+        while self.bytes > self._limit and len(files) > 1:
+            oldest = next(iter(files))
             self.drop(oldest)
 
     def drop(self, file: SegmentFile) -> None:

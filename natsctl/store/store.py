@@ -476,22 +476,24 @@ class Store:
 
     # -- callbacks of streams
 
-    def committed(self, stream: Committable) -> None:
-        files = stream.backing if isinstance(stream, StreamStore) else None
-        if not isinstance(stream, StreamStore) or not isinstance(files, FileStream):
+    def committed(self, stream: StreamStore) -> None:
+        files, streams = stream.backing, self._open
+        if not isinstance(files, FileStream):
             return
         if files.left:
             self._forget(stream, files.stream_id)
             return
-        self._open.pop(stream, None)
-        self._open[stream] = None
-        if len(self._open) > self.options.max_open_streams:
+        streams.pop(stream, None)
+        streams[stream] = None
+        if len(streams) > self.options.max_open_streams:
             self._close_idle()
         if files.unsynced and self.options.sync != "never":
             self._unsynced.setdefault(stream, self._monotonic_ns())
-        else:
+        elif self._unsynced:
             self._unsynced.pop(stream, None)
-        self._high_water.changed[files.stream_id] = files.high_water_entry
+        changed = self._high_water.changed
+        if files.stream_id not in changed:
+            changed[files.stream_id] = files.high_water_entry
         self._high_water_when_due()
 
     def _forget(self, stream: StreamStore, stream_id: int) -> None:
@@ -527,12 +529,13 @@ class Store:
 
     def next_deadline_ns(self) -> int | None:
         """Return the monotonic time of the next `run_timers`, None when nothing waits."""
-        due = [since + self._patience_ns for since in islice(self._unsynced.values(), 1)]
-        if self._high_water.pending:
-            due.append(self._high_water_due_ns)
+        due = self._high_water_due_ns if self._high_water.pending else None
+        if self._unsynced:
+            sync_ns = next(iter(self._unsynced.values())) + self._patience_ns
+            due = sync_ns if due is None else min(due, sync_ns)
         if self._short or not self.reserve.intact:
-            due.append(self._retry_due_ns)
-        return min(due, default=None)
+            due = self._retry_due_ns if due is None else min(due, self._retry_due_ns)
+        return due
 
     def run_timers(self) -> None:
         """Queue due work (high-water file, postponed syncs, streams waiting for room) in `dirty`."""

@@ -466,8 +466,9 @@ class StreamStore(AppendedView):
         if self._clean:
             return None
         self._clean = True
-        self._in_flight = self.backing.take(self._take_callbacks(), self.durable_seq, self.lazy)
-        return self._in_flight
+        callbacks, self._callbacks = self._callbacks, []
+        commit = self._in_flight = self.backing.take(callbacks, self.durable_seq, self.lazy)
+        return commit
 
     def _take_callbacks(self) -> list[Settled]:
         callbacks, self._callbacks = self._callbacks, []
@@ -478,12 +479,13 @@ class StreamStore(AppendedView):
         try:
             outcome = self._poison(commit, error) if error is not None else self._settle(commit)
             if error is None and commit.kept:
-                moved = commit.last_seq > self.durable_seq
+                last_seq = commit.last_seq
+                moved = last_seq > self.durable_seq
                 if moved:
-                    self.durable_seq = commit.last_seq
+                    self.durable_seq = last_seq
                 self._host.committed(self)
                 if moved:
-                    self.listener(self.durable_seq)
+                    self.listener(last_seq)
             for callback in commit.callbacks:
                 callback(outcome)
         finally:  # a fault in a listener or callback must not leave messages appended meanwhile uncommitted

@@ -55,8 +55,12 @@ class Parser(Framing):
             return ops
         if self._tail or self._pending is not None:
             chunk = self._resume(chunk, ops)
-        if chunk and lib is not None:
-            chunk = self._read_plain(chunk, ops)
+        if lib is not None and chunk:
+            limits = self.limits
+            end = lib.read_ops(chunk, limits.max_control_line, limits.max_payload, ops, self._runs)
+            if end == len(chunk):
+                return ops
+            chunk = chunk[end:]
         if chunk:
             self._read(chunk, ops)
         return gather_runs(ops) if self._runs and lib is None else ops
@@ -73,13 +77,6 @@ class Parser(Framing):
         chunk = b"%b\r\n%b%b" % (line, bytes(self._body), chunk)
         self._pending, self._body = None, bytearray()
         return chunk
-
-    def _read_plain(self, chunk: bytes, ops: list[Op]) -> bytes:
-        """Read the leading plain operations natively, and return the rest of the chunk."""
-        assert lib is not None
-        limits = self.limits
-        end = lib.read_ops(chunk, limits.max_control_line, limits.max_payload, ops, self._runs)
-        return chunk[end:] if end else chunk
 
     def _line(self, verb: bytes, args: bytes) -> tuple[Op | None, int, int]:
         if verb == b"PUB" or verb == b"HPUB":

@@ -19,7 +19,9 @@ from natsctl.store.file_commit import Append
 class FakeCommit:
     def __init__(self, stream: FakeStream, upto: int) -> None:
         self.stream, self.upto, self.io, self.is_small = stream, upto, stream.io, stream.small
-        self.appends = stream.appends
+
+    def take_appends(self) -> tuple[Append, ...]:
+        return self.stream.appends
 
     def run(self) -> None:
         self.stream.store.clock_s += self.stream.takes_s
@@ -300,12 +302,26 @@ async def test_appends_are_written_and_synced_by_native_threads(native_rig: Rig,
     assert {Path(file.name).read_bytes() for file in files} == set(expected.values())
 
 
-async def test_a_write_that_fails_in_a_native_thread_is_done_again_in_python(native_rig: Rig) -> None:
-    stream = FakeStream(native_rig.store)
+@pytest.fixture(params=["thread", "in place"])
+async def native_stream(request: pytest.FixtureRequest, native_rig: Rig, tmp_path: Path) -> FakeStream:
+    """A stream with commits that native threads do, or the loop thread natively."""
+    stream = small(native_rig, 0)
+    if request.param == "in place":
+        with (tmp_path / "quick").open("wb") as file:
+            while native_rig.committer.syncs < 1 or not native_rig.committer._small_s < IN_PLACE_S:
+                stream.appends = ((file.fileno(), b"", 0, False),)
+                await native_rig.commit(stream)
+    stream.small = request.param == "in place"
+    stream.runs, stream.errors = [], []
+    return stream
+
+
+async def test_a_write_that_fails_natively_is_done_again_in_python(native_rig: Rig, native_stream: FakeStream) -> None:
+    stream = native_stream
     full = os.open("/dev/full", os.O_RDWR)
     stream.appends = ((full, b"data", 0, True),)
     await native_rig.commit(stream)
-    assert len(stream.runs) == 1 and stream.errors == [None]
+    assert len(stream.runs) == 1 and stream.errors == [None] and in_place(stream) is stream.small
     os.close(full)
 
 
@@ -317,8 +333,8 @@ async def test_a_write_for_which_there_is_no_descriptor_left_is_done_again_in_py
         assert len(stream.runs) == 1 and stream.errors == [None]
 
 
-async def test_a_sync_that_fails_in_a_native_thread_is_final(native_rig: Rig, tmp_path: Path) -> None:
-    stream = FakeStream(native_rig.store)
+async def test_a_native_sync_that_fails_is_final(native_rig: Rig, native_stream: FakeStream, tmp_path: Path) -> None:
+    stream = native_stream
     with (tmp_path / "file").open("wb") as removed:
         (tmp_path / "file").unlink()
         stream.appends = ((removed.fileno(), b"data", 0, True), (-1, b"never", 0, True))

@@ -12,7 +12,6 @@ from natsctl.server.log.lines import Log
 from natsctl.server.options import ServerOptions
 from natsctl.server.storage import StoreInUseError
 from natsctl.store.disk import PosixFile
-from natsctl.store.file_commit import FileCommit
 from tests.support.raw_client import RawClient
 from tests.support.tls_clients import PATIENCE_S, talking, until
 
@@ -200,7 +199,7 @@ async def test_a_disk_that_does_not_answer_leaves_the_store_locked_and_no_clean_
 
     monkeypatch.setattr(PosixFile, "sync", wait_and_sync)
     monkeypatch.setattr(PosixFile, "fileno", lambda file: -1)  # so that Python's threads commit
-    monkeypatch.setattr(FileCommit, "is_small", False)  # and not the loop
+    monkeypatch.setattr("natsctl.store.file_commit.SMALL_BYTES", -1)  # and not the loop
     monkeypatch.setattr("natsctl.server.shell.QUIESCE_S", 0.05)
     server = ServerInstance(options, Log(with_time=False))
     await server.start()

@@ -181,7 +181,7 @@ def test_threads_without_the_interpreter_get_no_messages_while_the_reserve_is_us
         assert not used or store.reserve.release()
         stream.append(b"s", b"", b"x", 1)
         commit = stream.begin_commit()
-        shapes.append((len(commit.appends), commit.is_small))
+        shapes.append((len(commit.take_appends()), commit.is_small))
         commit.run()
         stream.finish_commit(commit)
     assert shapes == [(1, True), (0, False)]

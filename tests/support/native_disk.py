@@ -234,7 +234,7 @@ class NativeSession(AppendingSession):
             for _ in range(self._threads.choice((1, 1, 2, 9))):
                 if flight in self._jobs:
                     self._go_on(flight)
-        elif appends := flight.commit.appends:
+        elif appends := flight.commit.take_appends():
             self._native.refuses = self._threads.random() < self._without_room
             self._jobs[flight] = _Job(self._disk.faults, self._native.refuses)
             self._native.native.submit(flight, appends)

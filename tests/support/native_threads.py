@@ -11,7 +11,8 @@ import os
 import random
 import select
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -77,7 +78,7 @@ class NativeCommits:
         failures: list[Failure] = [None] * len(commits)
         given = 0
         for at, commit in enumerate(commits):
-            if appends := commit.appends:
+            if appends := commit.take_appends():
                 self.native.submit(at, appends)
                 given += 1
             else:
@@ -111,7 +112,7 @@ class _Stream:
         self.waits = False
 
     def submit(self, native: NativeThreads, chance: random.Random) -> None:
-        """Submit one or two writes at the end; their bytes are the job's alone."""
+        """Submit one or two writes at the end, or run them in this thread; their bytes are the job's alone."""
         writes, what = [], []
         for _ in range(chance.randrange(1, 3)):
             data = chance.randbytes(chance.choice((0, 1, 100, 9000)))
@@ -119,8 +120,11 @@ class _Stream:
             writes.append((self.fd, data, len(self.expected), synced))
             what.append((len(data), synced))
             self.expected += data
-        self.waits = True
-        native.submit((self, what), tuple(writes))
+        self.waits = bool(chance.randrange(4))
+        if self.waits:
+            native.submit((self, what), tuple(writes))
+        else:
+            _take([((self, what), *native.threads.run(tuple(writes)))])
 
     def take(self, writes: list[tuple[int, bool]], outcome: int, number: int) -> None:
         """Check how a job ended of which the sizes are given, and whether they were to be synced."""
@@ -151,7 +155,8 @@ def _one_round(module: Any, folder: Path, chance: random.Random) -> None:
     streams = [_Stream(folder, number, chance) for number in range(chance.randrange(1, 24))]
     native = NativeThreads(module, chance.choice((1, 2, 12, 64)))
     left, stopped = chance.choice((0, 10, 100)), False
-    _refuse(native, WRONG_JOBS, (TypeError, ValueError, OverflowError))
+    for call in (partial(native.submit, None), native.threads.run):
+        _refuse(call, WRONG_JOBS, (TypeError, ValueError, OverflowError))
     while left or any(stream.waits for stream in streams):
         for stream in streams:
             if left and not stream.waits and chance.randrange(3):
@@ -166,14 +171,14 @@ def _one_round(module: Any, folder: Path, chance: random.Random) -> None:
             raise FaultError("a job does not end")
         _take(ended)
     if stopped:
-        _refuse(native, (((-1, b"x", 0, True),),), (RuntimeError,))
+        _refuse(partial(native.submit, None), (((-1, b"x", 0, True),),), (RuntimeError,))
     elif chance.randrange(3):
         for stream in streams:  # whose ends are not collected, or only after the threads were left behind
             stream.submit(native, chance)
         if chance.randrange(2):
             native.threads.stop(False)
-            _take(native.wait_for(len(streams)))
-            _refuse(native, (((-1, b"x", 0, True),),), (RuntimeError,))
+            _take(native.wait_for(sum(stream.waits for stream in streams)))
+            _refuse(partial(native.submit, None), (((-1, b"x", 0, True),),), (RuntimeError,))
     native.close()
     for stream in streams:
         stream.close()
@@ -194,11 +199,11 @@ WRONG_JOBS: Final[tuple[Any, ...]] = (
 """Jobs that are none."""
 
 
-def _refuse(native: NativeThreads, jobs: tuple[Any, ...], errors: tuple[type[Exception], ...]) -> None:
-    """Raise FaultError unless each of the jobs is refused with one of the errors."""
+def _refuse(call: Callable[..., Any], jobs: tuple[Any, ...], errors: tuple[type[Exception], ...]) -> None:
+    """Raise FaultError unless a call refuses each of the jobs with one of the errors."""
     for job in jobs:
         try:
-            native.submit(None, job)
+            call(job)
         except errors:
             continue
         raise FaultError(f"a job is taken: {job!r}")

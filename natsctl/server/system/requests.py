@@ -52,7 +52,7 @@ class RequestQueue:
         self._size = 0
         """Bytes of bodies and headers that wait."""
         self._waiting: deque[tuple[Responder, SystemRequest]] = deque()
-        self._rest: Iterator[None] = iter(())
+        self._rest: Iterator[None] | None = None
         """The rest of the answer under way."""
 
     def listen(self, account: Account, subject: str, responder: Responder) -> None:
@@ -71,13 +71,15 @@ class RequestQueue:
 
     def run(self) -> None:
         """Answer some of the queued requests, and ask for another turn where some are left."""
+        if self._rest is None and not self._waiting:
+            return
         end = self._clock.monotonic_ns() + RUN_NS
         for answered in range(MAX_RUN + 1):
-            for _ in self._rest:
+            for _ in self._rest or ():
                 if self._clock.monotonic_ns() > end:
                     self._wake()
                     return
-            self._rest = iter(())
+            self._rest = None
             if not self._waiting:
                 return
             if answered == MAX_RUN or self._clock.monotonic_ns() > end:
@@ -85,7 +87,7 @@ class RequestQueue:
                 return
             responder, request = self._waiting.popleft()
             self._size -= len(request.header) + len(request.body)
-            self._rest = responder(request) or iter(())
+            self._rest = responder(request)
 
 
 ALL_SERVERS: Final = "PING"
