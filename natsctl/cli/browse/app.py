@@ -10,7 +10,7 @@ import contextlib
 import shlex
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from rich.text import Text
 from textual import on
@@ -22,16 +22,16 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from natsctl.api.errors import NatsctlError, UsageError
-from natsctl.api.subjects import has_wildcard
 from natsctl.cli.browse import actions, cells, details
 from natsctl.cli.browse.actions import BrowseTarget, CommandRunner
 from natsctl.cli.browse.bars import SectionHeads, TabBar, status_line, title_line
-from natsctl.cli.browse.catalog import Catalog, CatalogSection
+from natsctl.cli.browse.catalog import Catalog
 from natsctl.cli.browse.colours import COLOURS
 from natsctl.cli.browse.dialogs import ConfirmScreen, HelpScreen, OutputScreen
 from natsctl.cli.browse.message_view import MessageView, ScrolledText
 from natsctl.cli.browse.prompt import PromptLine
 from natsctl.cli.browse.row_list import Cells, RowList, short, sparkline
+from natsctl.cli.browse.selection import BrowseSelection
 from natsctl.cli.render.page import Page
 from natsctl.cli.render.text import safe
 
@@ -44,31 +44,6 @@ WIDE: Final = 120
 """Minimum columns for a message next to its list."""
 NOTICE_S: Final = 8.0
 SEARCH_HINT: Final = "--subject orders.* --since 1h --header Name:value --expression 'json.total > 9' word"
-
-
-class Tab(NamedTuple):
-    """A page of an entry: a function that makes it, or the name of a list."""
-
-    title: str
-    content: Callable[[Any], Page] | str
-
-
-TABS: Final[dict[str, tuple[Tab, ...]]] = {
-    "Attention": (Tab("Finding", details.explanation),),
-    "Streams": (
-        Tab("Config", details.stream_config),
-        Tab("State", details.stream_state),
-        Tab("Consumers", "consumers"),
-        Tab("Messages", "messages"),
-    ),
-    "Consumers": (Tab("Config", details.consumer_config), Tab("State", details.consumer_state)),
-    "KV buckets": (Tab("Status", details.kv_status), Tab("Keys", "keys"), Tab("History", "messages")),
-    "Object buckets": (Tab("Status", details.object_status), Tab("Objects", "objects")),
-    "Services": (Tab("Instances", details.service_page),),
-    "Dead letters": (Tab("Letter", details.letter_page), Tab("Message", "messages")),
-    "Servers": (Tab("Server", details.server_page),),
-}
-"""The pages of each list's entries."""
 
 
 class BrowseApp(App[None]):
@@ -119,14 +94,9 @@ class BrowseApp(App[None]):
         self.runner = runner
         self.read_only = read_only
         self.catalog = Catalog(manager, self.changed)
-        self.section: CatalogSection = self.catalog.streams
+        self.selection = BrowseSelection(self.catalog)
         self._leading = list(leading)
-        self._name_filters: dict[str, str] = {}
-        self._filtered: tuple[list[str], str, list[str]] = ([], "", [])
-        self._tabs: dict[str, int] = {}
-        self._selected: dict[str, str] = {}
         self._pages: MessagePages | None = None
-        self._queries: dict[str, str] = {}
         self._keys: list[tuple[str, int]] | None = None
         self._keys_of = ""
         self._row_fault = ""
@@ -184,50 +154,6 @@ class BrowseApp(App[None]):
         self._notice, self._notice_s = text, self.catalog.clock()
         self.changed()
 
-    # -- the selection
-
-    @property
-    def names(self) -> list[str]:
-        """Return the names of the list that pass its filter."""
-        part = self._name_filters.get(self.section.title, "").lower()
-        names = self.section.names
-        if not part:
-            return names
-        if self._filtered[0] is not names or self._filtered[1] != part:
-            self._filtered = names, part, [name for name in names if part in name.lower()]
-        return self._filtered[2]
-
-    @property
-    def selected(self) -> str:
-        """Return the name under the cursor on the left, "" without one."""
-        return self._selected.get(self.section.title, "")
-
-    @property
-    def tab(self) -> Tab:
-        """Return the page that is shown on the right."""
-        tabs = TABS[self.section.title]
-        return tabs[min(self._tabs.get(self.section.title, 0), len(tabs) - 1)]
-
-    @property
-    def stream(self) -> str:
-        """Return the stream that the selected entry is, or belongs to."""
-        name, catalog = self.selected, self.catalog
-        if self.section is catalog.consumers:
-            return catalog.consumers.stream
-        if self.section is catalog.attention:
-            return catalog.attention.places.get(name, ("", ""))[0]
-        if self.section is catalog.letters:
-            letter = catalog.letters.facts(name).info
-            return letter.stream if letter is not None else ""
-        return name if self.section in (catalog.streams, catalog.kv, catalog.objects) else ""
-
-    def bucket(self) -> str:
-        """Return the bucket that is selected, "" for another entry."""
-        from natsctl.client.buckets import kind_of
-
-        kind = kind_of(self.selected)
-        return kind.bucket_of(self.selected) if kind is not None and self.selected else ""
-
     # -- work in the background
 
     def work(self, task: Callable[..., Coroutine[Any, Any, None]], group: str, *arguments: Any) -> None:
@@ -254,28 +180,28 @@ class BrowseApp(App[None]):
 
     async def _load(self) -> None:
         """Ask for names that are due: of the list on the screen, and once of every other."""
-        for section in (self.section, *self.catalog.sections):
-            due = section.is_due(self.catalog.clock()) if section is self.section else not section.was_loaded
+        for section in (self.selection.section, *self.catalog.sections):
+            due = section.is_due(self.catalog.clock()) if section is self.selection.section else not section.was_loaded
             if due:
                 await section.load()
-                if section is self.section:
+                if section is self.selection.section:
                     self.work(self._refresh, "facts")
 
     async def _refresh(self) -> None:
         """Ask for the facts of the rows on the screen."""
-        names, rows = self.names, self.query_one("#names", RowList)
+        names, rows = self.selection.names, self.query_one("#names", RowList)
         first = int(rows.scroll_offset.y)
         shown = names[first : first + max(1, rows.size.height)]
-        if self.selected and self.selected not in shown:
-            shown.append(self.selected)
-        await self.section.refresh(shown)
+        if self.selection.name and self.selection.name not in shown:
+            shown.append(self.selection.name)
+        await self.selection.section.refresh(shown)
         consumers = self.catalog.consumers
-        if self.tab.content == "consumers" and self.stream:
+        if self.selection.tab.content == "consumers" and self.selection.stream:
             if consumers.is_due(self.catalog.clock()):
                 await consumers.load()
             visible = self.query_one("#rows", RowList).shown
             await consumers.refresh([consumers.names[index] for index in visible if index < len(consumers.names)])
-        if self._pages is not None and self.tab.content in ("messages", "objects"):
+        if self._pages is not None and self.selection.tab.content in ("messages", "objects"):
             await self._follow_messages(self._pages)
 
     async def _follow_messages(self, pages: MessagePages) -> None:
@@ -310,7 +236,7 @@ class BrowseApp(App[None]):
         from natsctl.client.explain.evidence import subjects_of
 
         self._row_fault = ""
-        prefix = f"$KV.{self.bucket()}."
+        prefix = f"$KV.{self.selection.bucket}."
         try:
             subjects = await subjects_of(self.manager, stream)
         except NatsctlError as failure:
@@ -322,12 +248,12 @@ class BrowseApp(App[None]):
 
     def _select_rows(self) -> None:
         """Begin to read the list on the right."""
-        stream, content = self.stream, self.tab.content
-        self._choose_consumers()
+        stream, content = self.selection.stream, self.selection.tab.content
+        self.selection.choose_consumers()
         if content in ("messages", "objects") and stream:
             from natsctl.cli.browse.message_pages import MessagePages, MessageQuery  # half of the time of a start
 
-            text = self._query(stream)
+            text = self.selection.query
             if self._pages is None or (self._pages.stream, self._pages.query.text) != (stream, text):
                 self._follows = False
                 self._is_message_open = False
@@ -338,35 +264,26 @@ class BrowseApp(App[None]):
             self._keys_of, self._keys = stream, None
             self.work(self._load_keys, "messages", stream)
 
-    def _choose_consumers(self) -> None:
-        """Show the consumers of the selected stream in the list of consumers."""
-        if self.stream and self.section is not self.catalog.consumers:
-            self.catalog.consumers.choose(self.stream)
-
-    def _query(self, stream: str) -> str:
-        """Return the filter of the messages on the right."""
-        if self.tab.content == "objects":
-            return f"--subject '$O.{self.bucket()}.M.>'"
-        if self.section is self.catalog.letters and self.selected:
-            return f"--seq {self.catalog.letters.facts(self.selected).info.seq}"
-        return self._queries.get(stream, "")
-
     # -- drawing
 
     def _show(self) -> None:
         self._is_dirty = False
         if not self.screen_stack:
             return
-        names = self.names
+        names = self.selection.names
         rows = self.query_one("#names", RowList)
-        place = names.index(self.selected) if self.selected in names else min(rows.cursor, max(0, len(names) - 1))
-        self._selected[self.section.title] = names[place] if names else ""
-        notice = self.section.fault or (
+        place = (
+            names.index(self.selection.name)
+            if self.selection.name in names
+            else min(rows.cursor, max(0, len(names) - 1))
+        )
+        self.selection.name = names[place] if names else ""
+        notice = self.selection.section.fault or (
             ""
-            if not self.section.complete
-            else f"nothing has {self._name_filters[self.section.title]}"
-            if self._name_filters.get(self.section.title)
-            else self.section.empty
+            if not self.selection.section.complete
+            else f"nothing has {self.selection.name_filter}"
+            if self.selection.name_filter
+            else self.selection.section.empty
         )
         rows.show(len(names), place if place != rows.cursor else None, notice)
         self._select_rows()
@@ -376,27 +293,27 @@ class BrowseApp(App[None]):
 
     def _show_heads(self) -> None:
         sections = self.catalog.sections
-        active = sections.index(self.section)
+        active = sections.index(self.selection.section)
         width = max(10, self.query_one("#left").content_size.width)
         self.query_one("#heads-above", SectionHeads).show(
-            sections, range(active + 1), active, width, self._name_filters
+            sections, range(active + 1), active, width, self.selection.name_filters
         )
         self.query_one("#heads-below", SectionHeads).show(sections, range(active + 1, len(sections)), active, width, {})
 
     def _show_right(self) -> None:
-        tabs, right = TABS[self.section.title], self.query_one("#right", Vertical)
+        tabs, right = self.selection.tabs, self.query_one("#right", Vertical)
         bar = self.query_one("#tabs", TabBar)
-        bar.show([tab.title for tab in tabs], tabs.index(self.tab), self._page_title)
-        right.border_title = safe(self._heading())
-        query = self._query(self.stream) if self.tab.content == "messages" and self.stream else ""
+        bar.show([tab.title for tab in tabs], tabs.index(self.selection.tab), self._page_title)
+        right.border_title = safe(self.selection.heading)
+        query = self.selection.query if self.selection.tab.content == "messages" and self.selection.stream else ""
         right.border_subtitle = safe(f"/{query}" if query else "") + (" following" if self._follows else "")
         page, rows, message = (
             self.query_one("#page", ScrolledText),
             self.query_one("#rows", RowList),
             self.query_one("#message", MessageView),
         )
-        lists = isinstance(self.tab.content, str) and not self._page_title
-        is_message = lists and self.tab.content == "messages"
+        lists = isinstance(self.selection.tab.content, str) and not self._page_title
+        is_message = lists and self.selection.tab.content == "messages"
         wide = self.has_class("wide")
         message.display = is_message and (
             self._is_message_open or (wide and bool(self._pages and self._pages.messages))
@@ -407,7 +324,7 @@ class BrowseApp(App[None]):
         columns.display = rows.display
         if rows.display:
             last_seq = self._pages.last_seq if self._pages is not None else 0
-            titles = cells.column_titles(self.tab.content, max(10, right.content_size.width), last_seq)
+            titles = cells.column_titles(self.selection.tab.content, max(10, right.content_size.width), last_seq)
             columns.update(Text(titles, no_wrap=True))
             self._show_rows(rows)
         if page.display and not self._page_title:
@@ -415,24 +332,17 @@ class BrowseApp(App[None]):
         if message.display and self._pages is not None and self._pages.messages:
             message.show(self._pages.messages[min(rows.cursor, len(self._pages.messages) - 1)], self._pages.stream)
 
-    def _heading(self) -> str:
-        if not self.selected:
-            return self.section.title
-        name = self.section.label(self.selected)
-        above = f"{self.catalog.consumers.stream} > " if self.section is self.catalog.consumers else ""
-        return f"{self.section.noun} {above}{name}"
-
     def _show_page(self, page: ScrolledText) -> None:
-        facts = self.section.facts(self.selected)
-        if not self.selected:
+        facts = self.selection.section.facts(self.selection.name)
+        if not self.selection.name:
             self._write(page, "")
-        elif facts.info is not None and callable(self.tab.content):
+        elif facts.info is not None and callable(self.selection.tab.content):
             width = max(20, self.query_one("#right").content_size.width - 2)
-            text = self.tab.content(facts.info).text(width, not self.no_color)
+            text = self.selection.tab.content(facts.info).text(width, not self.no_color)
             rest = text.partition("\n\n")[2]
-            if self.tab.title == "State" and any(facts.history):
+            if self.selection.tab.title == "State" and any(facts.history):
                 rest = f"  {short(facts.rate)}/s {sparkline(facts.history, len(facts.history))}\n\n{rest}"
-            text = text if self.tab.content is details.explanation else rest
+            text = text if self.selection.tab.content is details.explanation else rest
             if facts.fault:
                 text = f"{facts.fault}; this is the last state\n\n{text}"
             self._write(page, text)
@@ -445,7 +355,7 @@ class BrowseApp(App[None]):
             page.write(Text.from_ansi(text))
 
     def _show_rows(self, rows: RowList) -> None:
-        content = self.tab.content
+        content = self.selection.tab.content
         if content == "consumers":
             consumers = self.catalog.consumers
             rows.show(
@@ -466,11 +376,11 @@ class BrowseApp(App[None]):
             rows.show(len(self._pages.messages), None, notice)
 
     def _draw_name(self, index: int, width: int) -> Cells:
-        names = self.names
-        return cells.name_row(self.section, names[index], width) if index < len(names) else ()
+        names = self.selection.names
+        return cells.name_row(self.selection.section, names[index], width) if index < len(names) else ()
 
     def _draw_row(self, index: int, width: int) -> Cells:
-        content, consumers, pages = self.tab.content, self.catalog.consumers, self._pages
+        content, consumers, pages = self.selection.tab.content, self.catalog.consumers, self._pages
         if content == "consumers":
             names = consumers.names[index : index + 1]
             return cells.consumer_row(names[0], consumers.facts(names[0]), width) if names else ()
@@ -500,15 +410,15 @@ class BrowseApp(App[None]):
 
     @on(RowList.RowMoved, "#names")
     def _name_moved(self) -> None:
-        names, cursor = self.names, self.query_one("#names", RowList).cursor
+        names, cursor = self.selection.names, self.query_one("#names", RowList).cursor
         if cursor < len(names):
             self.choose(names[cursor])
 
     def choose(self, name: str) -> None:
         """Select an entry of the list on the left."""
-        if name == self.selected:
+        if name == self.selection.name:
             return
-        self._selected[self.section.title] = name
+        self.selection.name = name
         self._close_page()
         self._is_message_open = False
         self._follows = False
@@ -530,7 +440,7 @@ class BrowseApp(App[None]):
     @on(RowList.RowEdge, "#rows")
     def _row_edge(self, event: RowList.RowEdge) -> None:
         pages = self._pages
-        if pages is None or self.tab.content not in ("messages", "objects") or self._is_busy("messages"):
+        if pages is None or self.selection.tab.content not in ("messages", "objects") or self._is_busy("messages"):
             return
         if abs(event.step) == 2:
             self.work(self._open_pages, "messages", pages, "oldest" if event.step < 0 else "newest")
@@ -553,14 +463,16 @@ class BrowseApp(App[None]):
     @on(RowList.RowOpened, "#rows")
     def _row_opened(self) -> None:
         rows = self.query_one("#rows", RowList)
-        content = self.tab.content
+        content = self.selection.tab.content
         if content == "consumers" and rows.cursor < len(self.catalog.consumers.names):
             name = self.catalog.consumers.names[rows.cursor]
-            self._selected[self.catalog.consumers.title] = name
+            self.selection.select(self.catalog.consumers, name)
             self.action_section(self.catalog.sections.index(self.catalog.consumers))
         elif content == "keys" and self._keys:
             key = self._keys[rows.cursor][0]
-            self._queries[self.stream] = f"--subject {shlex.quote(f'$KV.{self.bucket()}.{key}')}"
+            self.selection.queries[self.selection.stream] = (
+                f"--subject {shlex.quote(f'$KV.{self.selection.bucket}.{key}')}"
+            )
             self._go_to_tab("messages")
         elif content == "messages":
             self._is_message_open = True
@@ -568,8 +480,8 @@ class BrowseApp(App[None]):
             self.call_after_refresh(lambda: self.query_one("#message", MessageView).body.focus())
 
     def _go_to_tab(self, content: str) -> None:
-        tabs = TABS[self.section.title]
-        self._tabs[self.section.title] = next(index for index, tab in enumerate(tabs) if tab.content == content)
+        if not self.selection.show_list(content):
+            return
         self._close_page()
         self._show()
         self._right_body().focus()
@@ -596,13 +508,13 @@ class BrowseApp(App[None]):
 
     def action_tab(self, step: int) -> None:
         """Show the page before or after."""
-        tabs = TABS[self.section.title]
-        self.show_tab((tabs.index(self.tab) + step) % len(tabs))
+        tabs = self.selection.tabs
+        self.show_tab((tabs.index(self.selection.tab) + step) % len(tabs))
 
     def show_tab(self, index: int) -> None:
         """Show a page of the selected entry."""
         was_left = self._is_left()
-        self._tabs[self.section.title] = index
+        self.selection.show_tab(index)
         self._close_page()
         self._is_message_open = False
         self.query_one("#rows", RowList).cursor = 0
@@ -615,8 +527,8 @@ class BrowseApp(App[None]):
         """Show another list on the left."""
         if index >= len(self.catalog.sections):
             return
-        self._choose_consumers()
-        self.section = self.catalog.sections[index]
+        self.selection.choose_consumers()
+        self.selection.section = self.catalog.sections[index]
         self._close_page()
         self._is_message_open = False
         names = self.query_one("#names", RowList)
@@ -641,7 +553,7 @@ class BrowseApp(App[None]):
             self.query_one("#rows").focus()
         elif not self._is_left():
             self.query_one("#names").focus()
-        elif self._name_filters.pop(self.section.title, ""):
+        elif self.selection.name_filters.pop(self.selection.section.title, ""):
             self._show()
 
     # -- the line at the bottom
@@ -649,12 +561,15 @@ class BrowseApp(App[None]):
     def action_filter(self) -> None:
         """Ask for a filter of the list that has the focus."""
         prompt = self.query_one("#prompt", PromptLine)
-        if not self._is_left() and self.tab.content == "messages" and self.stream:
+        if not self._is_left() and self.selection.tab.content == "messages" and self.selection.stream:
             prompt.ask(
-                "filter messages", self._queries.get(self.stream, ""), SEARCH_HINT, ("stream", "search", self.stream)
+                "filter messages",
+                self.selection.queries.get(self.selection.stream, ""),
+                SEARCH_HINT,
+                ("stream", "search", self.selection.stream),
             )
         else:
-            prompt.ask("filter", self._name_filters.get(self.section.title, ""), "part of a name")
+            prompt.ask("filter", self.selection.name_filter, "part of a name")
 
     def action_command(self) -> None:
         """Ask for a command line."""
@@ -662,23 +577,23 @@ class BrowseApp(App[None]):
 
     def action_sequence(self) -> None:
         """Ask for a sequence to go to."""
-        if self.tab.content == "messages":
+        if self.selection.tab.content == "messages":
             self.query_one("#prompt", PromptLine).ask("sequence", "", "the sequence of a message")
 
     def action_open_name(self) -> None:
         """Ask for the name of an entry."""
-        self.query_one("#prompt", PromptLine).ask("open", "", f"the name of a {self.section.noun.lower()}")
+        self.query_one("#prompt", PromptLine).ask("open", "", f"the name of a {self.selection.section.noun.lower()}")
 
     @on(PromptLine.LineTyped)
     def _typed(self, event: PromptLine.LineTyped) -> None:
         if event.purpose == "filter":
-            self._name_filters[self.section.title] = event.text
+            self.selection.name_filters[self.selection.section.title] = event.text
             self._show()
 
     @on(PromptLine.LineLeft)
     def _left_prompt(self, event: PromptLine.LineLeft) -> None:
         if event.purpose == "filter":
-            self._name_filters.pop(self.section.title, None)
+            self.selection.name_filters.pop(self.selection.section.title, None)
         self._refocus(event.purpose)
 
     @on(PromptLine.LineEntered)
@@ -687,7 +602,7 @@ class BrowseApp(App[None]):
         self._refocus(event.purpose)
         match event.purpose:
             case "filter":
-                self._name_filters[self.section.title] = text
+                self.selection.name_filters[self.selection.section.title] = text
             case "filter messages":
                 self._set_query(text)
             case "natsctl":
@@ -716,72 +631,29 @@ class BrowseApp(App[None]):
         except UsageError as failure:
             self.note(str(failure))
             return
-        self._queries[self.stream] = text
+        self.selection.queries[self.selection.stream] = text
 
     def _open_name(self, name: str) -> None:
-        kinds = {id(self.catalog.kv): "KV_", id(self.catalog.objects): "OBJ_"}
-        name = kinds.get(id(self.section), "") + name
-        if name not in self.section.names:
-            self.section.add(name)
-        self._name_filters.pop(self.section.title, None)
-        self.choose(name)
+        self.choose(self.selection.open_name(name))
 
     # -- keys about the selected entry
 
     def target(self) -> BrowseTarget:
         """Return the entry that a key is about: of the side that has the focus."""
-        catalog, stream = self.catalog, self.stream
+        catalog, stream = self.catalog, self.selection.stream
         rows = self.query_one("#rows", RowList)
         if not self._is_left() and not self._page_title:
-            match self.tab.content:
+            match self.selection.tab.content:
                 case "consumers" if rows.cursor < len(catalog.consumers.names):
                     consumer = catalog.consumers.names[rows.cursor]
                     return BrowseTarget("consumer", consumer, stream, text=consumer)
                 case "keys" if self._keys:
                     key = self._keys[rows.cursor][0]
-                    return BrowseTarget("key", key, self.bucket(), text=key)
+                    return BrowseTarget("key", key, self.selection.bucket, text=key)
                 case "objects" | "messages" if self._pages and self._pages.messages:
-                    return self._message_target(rows.cursor, stream)
-        return self._selected_target()
-
-    def _selected_target(self) -> BrowseTarget:
-        """Return the entry that is selected on the left."""
-        catalog, name, stream = self.catalog, self.selected, self.stream
-        if not name:
-            return BrowseTarget("")
-        if self.section is catalog.streams:
-            config = getattr(catalog.streams.facts(name).info, "config", None)
-            subjects: list[str] = [*(config.subjects or ())] if config is not None else []
-            subject = subjects[0] if len(subjects) == 1 and not has_wildcard(subjects[0]) else ""
-            return BrowseTarget("stream", name, name, subject=subject, text=name)
-        if self.section is catalog.consumers:
-            return BrowseTarget("consumer", name, catalog.consumers.stream, text=name)
-        if self.section is catalog.attention:
-            consumer = catalog.attention.places.get(name, ("", ""))[1]
-            return BrowseTarget("consumer" if consumer else "stream", consumer or stream, stream, text=name)
-        if self.section is catalog.letters:
-            letter = catalog.letters.facts(name).info
-            if letter is None:  # a name that the user gave
-                return BrowseTarget("", text=name)
-            return BrowseTarget("dead letter", letter.consumer, letter.stream, letter.seq, letter.subject, name)
-        if self.section is catalog.kv:
-            return BrowseTarget("kv", self.bucket(), stream, text=self.bucket())
-        if self.section is catalog.objects:
-            return BrowseTarget("object bucket", self.bucket(), stream, text=self.bucket())
-        return BrowseTarget(self.section.noun.lower(), name, text=name)
-
-    def _message_target(self, index: int, stream: str) -> BrowseTarget:
-        from natsctl.client.object_store import to_object
-
-        assert self._pages is not None
-        message = self._pages.messages[min(index, len(self._pages.messages) - 1)]
-        if self.tab.content == "objects":
-            with contextlib.suppress(NatsctlError):
-                stored = to_object(message.payload, "1970-01-01T00:00:00Z", message.seq, "")
-                return BrowseTarget("object", stored.name, self.bucket(), text=stored.name)
-        subject = message.subject.decode("utf-8", "replace")
-        text = message.payload.decode("utf-8", "backslashreplace")
-        return BrowseTarget("message", str(message.seq), stream, message.seq, subject, text)
+                    messages = self._pages.messages
+                    return self.selection.message_target(messages[min(rows.cursor, len(messages) - 1)])
+        return self.selection.target()
 
     def action_keys(self) -> None:
         """Show the keys."""
@@ -790,13 +662,9 @@ class BrowseApp(App[None]):
 
     def action_follow(self) -> None:
         """Follow new messages, or stop."""
-        if (
-            self.tab.content != "messages"
-            and self.section.title in TABS
-            and any(tab.content == "messages" for tab in TABS[self.section.title])
-        ):
+        if self.selection.tab.content != "messages":
             self._go_to_tab("messages")
-        if self._pages is None or self.tab.content != "messages":
+        if self._pages is None or self.selection.tab.content != "messages":
             return
         self._follows = not self._follows
         if self._follows:
@@ -892,7 +760,7 @@ class BrowseApp(App[None]):
         for section in self.catalog.sections:
             section.expire()
         self._keys_of = ""
-        if self._pages is not None and self.tab.content in ("messages", "objects"):
+        if self._pages is not None and self.selection.tab.content in ("messages", "objects"):
             self.work(self._reread, "messages", self._pages)
         self._tick()
 
@@ -915,7 +783,7 @@ class BrowseApp(App[None]):
 
     def action_replay(self) -> None:
         """Publish the message of a dead letter again, after a question."""
-        line = actions.replay_line(self._selected_target())
+        line = actions.replay_line(self.selection.target())
         if not line:
             self.note("only dead letters are replayed")
         elif not self._refuses():

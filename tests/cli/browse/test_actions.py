@@ -84,22 +84,22 @@ async def test_the_mouse_selects_and_opens(browse: Browse, shop: str) -> None:
     async with browse(shop) as browsing:
         app, pilot = browsing.app, browsing.pilot
         await pilot.click("#names", offset=(3, 1))
-        assert app.selected == "PAYMENTS"
+        assert app.selection.name == "PAYMENTS"
         await pilot.click("#heads-below", offset=(3, 1))
         await browsing.settle()
-        assert (app.section, app.selected) == (app.catalog.kv, "KV_CONFIG")
+        assert (app.selection.section, app.selection.name) == (app.catalog.kv, "KV_CONFIG")
         await pilot.click("#tabs", offset=(12, 0))
         await browsing.settle()
-        assert app.tab.title == "Keys"
+        assert app.selection.tab.title == "Keys"
         await pilot.click("#rows", offset=(3, 1), times=2)
         await browsing.settle()
-        assert app.tab.title == "History"
+        assert app.selection.tab.title == "History"
         assert "5432" in browsing.text
         assert "db1.example.net" not in browsing.text
         await pilot.click("#heads-above", offset=(3, 1))
         await browsing.settle()
         await pilot.click("#names", offset=(3, 0), times=2)
-        assert app.selected == "ORDERS"
+        assert app.selection.name == "ORDERS"
         assert app.query_one("#page").has_focus
         await browsing.press("left_square_bracket", "home")
         rows = app.query_one("#rows", RowList)
@@ -172,11 +172,11 @@ async def test_names_are_filtered_copied_and_explained(browse: Browse, shop: str
         await browsing.press("slash")
         await browsing.type("pay")
         await browsing.press("enter")
-        assert browsing.app.names == ["PAYMENTS"]
+        assert browsing.app.selection.names == ["PAYMENTS"]
         await browsing.press("y")
         assert browsing.app.clipboard == "PAYMENTS"
         await browsing.press("escape")
-        assert browsing.app.names == ["ORDERS", "PAYMENTS"]
+        assert browsing.app.selection.names == ["ORDERS", "PAYMENTS"]
         await browsing.press("home", "3", "x")
         assert "Consumer ORDERS > BILLING:" in browsing.text
         assert "Checked and fine" in browsing.text

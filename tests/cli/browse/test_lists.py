@@ -61,7 +61,7 @@ async def test_a_refusal_is_shown_in_its_place(browse: Browse, limited: ServerPr
         await browsing.press("left_square_bracket")
         assert "not authorised" in browsing.text
     async with browse(limited.url, (100, 24), login={"user": "names", "password": "pw"}) as browsing:
-        assert browsing.app.names == ["ORDERS", "SECRETS"]
+        assert browsing.app.selection.names == ["ORDERS", "SECRETS"]
         assert "not allowed" in browsing.text
         await browsing.press("down")
         assert "not allowed" in browsing.text
@@ -126,7 +126,7 @@ async def test_services_show_their_instances_and_requests(browse: Browse, shop: 
 async def test_dead_letters_show_their_reasons_and_their_messages(browse: Browse, failed: str) -> None:
     async with browse(failed, (120, 24)) as browsing:
         await browsing.press("7")
-        assert browsing.app.names == ["ORDERS > NEW 2", "ORDERS > NEW 1"]
+        assert browsing.app.selection.names == ["ORDERS > NEW 2", "ORDERS > NEW 1"]
         await browsing.press("down", "enter")
         for row in ("Subject: ORDERS.new", "Reason: terminated", "Deliveries: 1", "Message exists: true"):
             assert row in browsing.text
@@ -152,7 +152,7 @@ async def test_servers_answer_to_the_system_account(
             assert re.search(r" BACKSTAGE +1 ", browsing.text)  # connections
             await browsing.press("enter")
             assert "Server BACKSTAGE" in browsing.text
-            assert browsing.app.selected == "BACKSTAGE"
+            assert browsing.app.selection.name == "BACKSTAGE"
         async with browse(process.url, (120, 24), login={"user": "app", "password": "pw"}) as browsing:
             await browsing.press("8")
             assert "servers answer to users" in browsing.text
@@ -167,7 +167,7 @@ async def test_a_restart_of_the_server_is_survived(browse: Browse, tmp_path: Pat
         natsctl = command(process.url)
         assert natsctl("stream", "add", "ORDERS", "--subjects", "ORDERS.>", "--defaults").code == 0
         async with browse(process.url, (100, 24)) as browsing:
-            assert browsing.app.names == ["ORDERS"]
+            assert browsing.app.selection.names == ["ORDERS"]
             process.kill()
             browsing.now_s += 10
             browsing.app._tick()
@@ -184,4 +184,4 @@ async def test_a_restart_of_the_server_is_survived(browse: Browse, tmp_path: Pat
                     break
             await browsing.settle()
             assert "connected to" in browsing.text
-            assert browsing.app.names == ["ORDERS"]
+            assert browsing.app.selection.names == ["ORDERS"]
