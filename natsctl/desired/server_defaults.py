@@ -157,7 +157,7 @@ def without_nulls(config: Mapping[str, Any]) -> Config:
 
 
 def _value(value: Any) -> Any:
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         return without_nulls(value)
     return [_value(item) for item in value] if isinstance(value, list) else value
 

@@ -162,10 +162,17 @@ class Session:
         link.close_plain()
         if link.runner is None:
             link.runner = asyncio.Runner()
+        results: list[T] = []
+
+        async def worked() -> None:
+            # Runner restores the handler of SIGINT, whose lookup makes a text of the task and of its result.
+            results.append(await self._work(link, work, lasting or self.lasting))
+
         try:
-            return link.runner.run(self._work(link, work, lasting or self.lasting))
+            link.runner.run(worked())
         finally:
             link.last_used_s = time.monotonic()
+        return results[0]
 
     def ask(self, work: Callable[[Manager], Awaitable[T]], *, changes: bool = False) -> T:
         """Return the result of `work(manager)`, which makes requests, or publishes.
