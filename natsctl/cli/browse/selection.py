@@ -82,7 +82,7 @@ class BrowseSelection:
         self.select(self.section, name)
 
     def select(self, section: CatalogSection, name: str) -> None:
-        """Select an entry of a list, which may not be the one on the screen."""
+        """Select an entry of any list, shown or not."""
         self._selected[section.title] = name
 
     @property

@@ -165,7 +165,7 @@ class Session:
         results: list[T] = []
 
         async def worked() -> None:
-            # Runner restores the handler of SIGINT, whose lookup makes a text of the task and of its result.
+            # Runner restores the handler of SIGINT; looking that up makes a text of the task and of its result.
             results.append(await self._work(link, work, lasting or self.lasting))
 
         try:
