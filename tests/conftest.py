@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from natsctl import native
 from natsctl.testing.process import Kind, ServerProcess
 from tests.support import forkserver, tiers
 
@@ -40,7 +41,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the tiers before modules with sizes of their own are imported."""
+    """Register the tiers before modules with sizes of their own are imported.
+
+    A native module that is there and does not load is no reason to skip its tests in silence.
+    """
+    if native.absent not in ("", "NATSCTL_PURE is set", "it was not built"):
+        raise pytest.UsageError(f"the native module does not load: {native.absent}; python natsctl/native/build.py")
     config.pluginmanager.register(tiers.TierPlugin(config))
 
 

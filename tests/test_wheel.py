@@ -214,6 +214,18 @@ def test_a_module_older_than_its_sources_is_not_loaded(small_clone: Path, monkey
         native._check()
 
 
+def test_tests_refuse_a_native_module_that_does_not_load() -> None:
+    code = f"""
+from natsctl import native
+import pytest, sys
+native.absent = "it is older than its sources"
+sys.exit(pytest.main(["-qq", "-n", "0", "--collect-only", {__file__!r}]))
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=CLONE, capture_output=True, text=True)
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+    assert "the native module does not load: it is older than its sources" in done.stderr
+
+
 def test_the_sources_of_the_native_module_are_in_the_source_distribution() -> None:
     sdist = pytest.importorskip("hatchling.builders.sdist")
     held = {file.distribution_path for file in sdist.SdistBuilder(str(CLONE)).recurse_included_files()}
