@@ -8,14 +8,17 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import sys
 import types
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
 from pyarrow import parquet
 
 from natsctl.api.errors import StorageError, UsageError
+from natsctl.cli.main import run as run_main
 from natsctl.spark.files.file_export import NOTE, OWN, FileTarget, Note, prepare
 from natsctl.spark.files.file_formats import PARQUET
 from natsctl.spark.pipeline.update import TABLES_FORMAT, kept_tables
@@ -24,11 +27,13 @@ from natsctl.spark.source.ledger import Ledger
 from natsctl.spark.source.offsets import parse_offsets
 from natsctl.testing.process import ServerProcess
 from tests.support.stored_version import unpack
-from tests.support.stored_work import ROWS, STOPPED_AT, content, natsctl, query
+from tests.support.stored_work import QUERY, ROWS, STOPPED_AT, content
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 VERSIONS = Path(__file__).parent.parent / "store" / "versions"
 KEPT = sorted(VERSIONS.glob("*/spark.tar.gz"))
-CLONE = Path(__file__).parent.parent.parent
 
 
 @pytest.fixture(params=KEPT, ids=lambda path: path.parent.name)
@@ -41,11 +46,13 @@ def test_versions_are_kept() -> None:
     assert KEPT
 
 
-@pytest.mark.spark
-def test_a_query_that_was_stopped_within_a_batch_stores_each_message_once(folder: Path) -> None:
+def test_a_query_that_was_stopped_within_a_batch_stores_each_message_once(
+    spark: SparkSession, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with ServerProcess(folder) as server:
         assert asyncio.run(content(server.url, "OUT"))["state"]["messages"] == STOPPED_AT
-        query(CLONE, folder, server.url)
+        monkeypatch.setattr(sys, "argv", ["query", server.url, str(folder / "checkpoint"), "0"])
+        exec(QUERY, {})
         stored = asyncio.run(content(server.url, "OUT"))["messages"]
         source = asyncio.run(content(server.url, "IN"))["messages"]
     assert len(stored) == ROWS
@@ -53,12 +60,10 @@ def test_a_query_that_was_stopped_within_a_batch_stores_each_message_once(folder
     assert copied == sorted((subject.replace("in.", "out."), payload) for _, subject, _, payload, _ in source)
 
 
-@pytest.mark.spark
-def test_an_incremental_export_adds_what_is_new(folder: Path) -> None:
+def test_an_incremental_export_adds_what_is_new(spark: SparkSession, folder: Path) -> None:
     with ServerProcess(folder) as server:
-        natsctl(CLONE, folder, "-s", server.url, "pub", "in.new", "one more", "--wait")
-        words = ("stream", "export", "IN", str(folder / "export"), "--incremental", "--master", "local[1]")
-        natsctl(CLONE, folder, "-s", server.url, *words)
+        assert run_main(["-s", server.url, "pub", "in.new", "one more", "--wait"]) == 0
+        assert run_main(["-s", server.url, "stream", "export", "IN", str(folder / "export"), "--incremental"]) == 0
     parts = sorted((folder / "export").glob("part-*.parquet"))
     assert sorted(parquet.read_table(part).num_rows for part in parts) == [1, ROWS]
 
