@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import pytest
 
+from natsctl.spark.session.spark_options import QUICK
 from natsctl.testing.process import ServerProcess
 from tests.support.kill_loop import api
 from tests.support.raw_client import RawClient
@@ -32,7 +33,8 @@ HOLD_AFTER_BYTES: Final = 300_000
 """What a task reads or writes until it waits: a part of its messages, and more than the driver's requests need."""
 SETTINGS: Final = {
     "spark.executor.memory": "512m",
-    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.executor.extraJavaOptions": " ".join(QUICK),
+    "spark.driver.extraJavaOptions": " ".join(QUICK),
 }
 CONF: Final = tuple(word for key, value in SETTINGS.items() for word in ("--conf", f"{key}={value}"))
 ROWS: Final = [[number, *map(bytes.decode, published(number))] for number in range(1, MESSAGES + 1)]
@@ -105,9 +107,9 @@ class Jobs:
         with job:
             try:
                 for gate in gates:
+                    self.cluster.fill_up()  # what was killed before is replaced while the job starts or goes on
                     self.cluster.kill_worker_at(gate, job)
                     gate.open()
-                    self.cluster.fill_up()
                 output, _ = job.communicate()
             except RuntimeError as failure:
                 failure.add_note(log_path.read_text())

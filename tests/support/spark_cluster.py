@@ -30,7 +30,7 @@ from natsctl.spark.session.spark_options import QUICK
 from natsctl.spark.session.virtual_machine import Launch
 from tests.support.spark_kills import command_line, descendants
 
-START_WITHIN_S: Final = 120.0
+START_WITHIN_S: Final = 240.0
 REACH_WITHIN_S: Final = 240.0
 """The time until a job has read or written its first messages, on a busy machine."""
 END_WITHIN_S: Final = 20.0
@@ -115,7 +115,7 @@ class StandaloneCluster:
         self._running.remove(worker)
 
     def _waiting_at(self, gate: Gate) -> _Daemon | None:
-        for worker in self._running:
+        for worker in self._running if gate.waiting else ():
             below = descendants(worker.process.pid)
             for pid in filter(None, (process_of(port, gate.port, below) for port in gate.waiting)):
                 if not command_line(pid).startswith(bytes(self.folder)):
