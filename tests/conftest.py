@@ -19,7 +19,7 @@ from natsctl.testing.process import Kind, ServerProcess
 from tests.support import forkserver, tiers
 
 SPARK = Path(__file__).parent / "spark"
-"""Its own tests, and those below it that ask for it, share a session of Spark: a start takes 17 s of CPU."""
+"""Tests in it that ask for it share a session of Spark: a start takes 17 s of CPU."""
 
 # Each worker, and each natsctl that a test starts, would compile everything anew where bytecode is not kept.
 if sys.dont_write_bytecode:
@@ -52,15 +52,36 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Have one worker do what starts Spark: what comes first is its own before another worker takes from the end."""
-    items.sort(key=_after_spark)
+    """Begin the share of each worker with long tests, so that none of them is left for the end.
+
+    The shares are equal runs of items; who has done his takes from the end of another. What shares a session of Spark
+    is the beginning of one share. Other tests are long if their timeout is; those of a module may share a server.
+    """
+    dealt = {item for item in items if SPARK in item.path.parents and "spark" in getattr(item, "fixturenames", ())}
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    shares = [[item for item in items if item in dealt], *([] for _ in range(workers - 1))]
+    long = [item for item in items if item not in dealt and _timeout_s(item)]
+    dealt.update(long)
+    modules = [[*module] for _, module in itertools.groupby(long, key=lambda item: item.path)]
+    for module in sorted(modules, key=_all_s, reverse=True):
+        min(shares, key=_all_s).extend(module)
+    others = [item for item in items if item not in dealt]
+    for number, share in enumerate(shares):
+        size = (len(items) - sum(map(len, shares[:number]))) // (workers - number)  # as the scheduler counts
+        short = max(size - len(share), 0)
+        share += others[:short]
+        del others[:short]
+    items[:] = [*itertools.chain.from_iterable(shares), *others]
 
 
-def _after_spark(item: pytest.Item) -> int:
-    """Return 0 for tests in SPARK's own folder, 1 for those below it that share their session, 2 for all others."""
-    if item.path.parent == SPARK:
-        return 0
-    return 1 if SPARK in item.path.parents and "spark" in getattr(item, "fixturenames", ()) else 2
+def _timeout_s(item: pytest.Item) -> float:
+    """Return the timeout of a test, 0 if it has none of its own."""
+    mark = item.get_closest_marker("timeout")
+    return float(mark.args[0]) if mark else 0.0
+
+
+def _all_s(items: list[pytest.Item]) -> float:
+    return sum(map(_timeout_s, items))
 
 
 def _import_share(paths: list[Path]) -> None:

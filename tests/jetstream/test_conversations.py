@@ -52,6 +52,7 @@ def test_all_conversations_are_recorded() -> None:
 
 
 @pytest.mark.reference
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     "names", [list(SCENARIOS)[at::GROUPS] for at in range(GROUPS)], ids=lambda names: f"{names[0]}-and-others"
 )

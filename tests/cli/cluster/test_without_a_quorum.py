@@ -16,7 +16,7 @@ TIMEOUT = "1500ms"
 ALLOWED_S = 8.0
 """Well below the 9 s of the fault that this holds, and above what a busy machine adds to the timeout."""
 
-pytestmark = [pytest.mark.live, pytest.mark.reference]
+pytestmark = [pytest.mark.live, pytest.mark.reference, pytest.mark.timeout(300)]
 
 
 @pytest.fixture

@@ -79,6 +79,7 @@ def named(*kinds: str, cluster: bool = False) -> list[object]:
 
 
 @pytest.mark.exact
+@pytest.mark.timeout(300)
 @pytest.mark.reference("nats")
 @pytest.mark.parametrize(("pair", "group"), named("reference", "natsctl"), indirect=["pair"])
 def test_lines_do_the_same_with_both_tools(pair: Pair, group: Group) -> None:
@@ -86,6 +87,7 @@ def test_lines_do_the_same_with_both_tools(pair: Pair, group: Group) -> None:
 
 
 @pytest.mark.exact
+@pytest.mark.timeout(300)
 @pytest.mark.live
 @pytest.mark.reference("nats")
 @pytest.mark.parametrize("group", named("", cluster=True))
