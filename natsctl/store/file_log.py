@@ -588,6 +588,10 @@ class FileLog:
         """Yield those messages of one segment that can be read; `positions` ascend and are not empty."""
         return self._reader.remnants_at(segment, positions)
 
+    def headed_at(self, segment: Segment, positions: Sequence[int]) -> list[int]:
+        """Return the positions of messages with a header; the given ones ascend and are not empty."""
+        return self._reader.headed_at(segment, positions)
+
     def reading_frames(self, from_seq: int, to_seq: int, filters: Filters, max_bytes: int) -> Steps[FrameRun]:
         """Return the frames of the matches from a sequence to another, both included and durable, in steps.
 

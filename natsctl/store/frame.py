@@ -59,6 +59,7 @@ HEAD_BYTES = HEAD.size
 UNCHECKED_BYTES = PREFIX.size
 """Length of magic, length and checksum: the checksum covers the rest of a frame, from its kind on."""
 KIND_AT = UNCHECKED_BYTES
+FLAGS_AT = KIND_AT + 1
 FRAME_OVER_SIZE = 10
 """A message's frame is this much longer than its accounted size."""
 FILE_HEAD_BYTES = FILE_HEAD.size

@@ -571,6 +571,17 @@ class SegmentReader:
             elif segment.is_live(position):
                 raise self._broken(segment, position)
 
+    def headed_at(self, segment: Segment, positions: Sequence[int]) -> list[int]:
+        """Return the ascending positions of settled messages that have a header, by bytes that are not kept."""
+        file = segment.body
+        assert file is not None
+        first, stop = segment.offsets[positions[0]], segment.offsets[positions[-1]] + _HEAD_BYTES
+        blob, flags_at = self._cache.reader(file).pread(stop - first, first), frame.FLAGS_AT - first
+        if len(blob) < stop - first:
+            return list(positions)
+        pairs = zip(positions, _offsets_at(segment, positions), strict=True)
+        return [position for position, offset in pairs if blob[offset + flags_at] & frame.HAS_HEADER]
+
     def ts_at(self, segment: Segment, position: int) -> int:
         """Return the time of a settled message, live or not; 0 if erased."""
         file = segment.body

@@ -244,7 +244,7 @@ class StreamStore(AppendedView):
     def remnants(self, from_seq: int, from_ts_ns: int = 0, *, headed: bool = False) -> Iterator[StoredMessage]:
         """Yield messages that are still readable at or above a sequence and a time, removed or not, in order.
 
-        With `headed`, messages that the scan at the start found to have no header are left out.
+        With `headed`, messages without a header are left out, and their bytes are not kept in memory.
 
         After a restart all messages removed by a commit with possibly missing journal records are readable: bytes go
         only when those are synced. Erased and damaged messages that were removed are left out. Raises
@@ -256,8 +256,11 @@ class StreamStore(AppendedView):
                 start = bisect_left(segment.offsets, segment.body.bare_end, start, max(start, stop))
             if start < stop and segment.last_ts >= from_ts_ns:
                 start = self._position_at(segment, start, from_ts_ns) if from_ts_ns else start
-                if start < stop:
-                    yield from self.log.remnants_at(segment, range(start, stop))
+                positions: Sequence[int] = range(start, stop)
+                if headed and positions and isinstance(self.log, FileLog):
+                    positions = self.log.headed_at(segment, positions)
+                if positions:
+                    yield from self.log.remnants_at(segment, positions)
 
     # -- taking out: a record is buffered first, the space comes back after a commit
 

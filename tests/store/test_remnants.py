@@ -51,6 +51,19 @@ def test_messages_without_headers_are_left_out_where_the_scan_found_no_header(la
     assert [(message.seq, message.header) for message in again.remnants(11, headed=True)] == [(11, header)]
 
 
+def test_headers_in_sealed_segments_are_found_and_other_messages_not_kept(lab):
+    store, stream = made(lab, 100)
+    stream.append(b"s.1", b"NATS/1.0\r\n\r\n", b"x", 2000)
+    for n in range(100):
+        stream.append(b"s.0", b"", b"p%010d" % n, 3000)
+        lab.pump(store)
+    again = lab.open()
+    stream = again.streams["$G/A"]
+    assert len([name for name in lab.disk.listdir("streams/s000001") if name.endswith(".idx")]) > 1
+    assert [*stream.remnants(102, headed=True)] == [] and again._cache.bytes == 0
+    assert [message.seq for message in stream.remnants(1, headed=True)] == [101]
+
+
 def test_an_index_file_does_not_hide_removed_messages(lab):
     store, stream = made(lab, 100)
     stream.purge(Filters((b"s.1",)), below_seq=20)

@@ -143,8 +143,8 @@ class Schedules:
         if self._remnants is None:
             store, self._remnants = self._stream.store, {}
             with suppress(StoreDamagedError):
-                for message in store.remnants(max(store.last_seq - MAX_LOOK_BACK, 1)):
-                    scheduler = headers.get(message.header, headers.SCHEDULER) if message.header else None
+                for message in store.remnants(max(store.last_seq - MAX_LOOK_BACK, 1), headed=True):
+                    scheduler = headers.get(message.header, headers.SCHEDULER)
                     if scheduler is not None:
                         step = headers.get(message.header, headers.SCHEDULE_NEXT) or b""
                         self._remnants[scheduler] = (message.seq, message.ts_ns, step)

@@ -357,8 +357,8 @@ class SourceSet:
 
     def _read_headers(self, through: int) -> None:
         """Update positions from the messages after `through`, removed or not."""
-        for message in self._stream.store.remnants(through + 1):
-            found = read_origin(message.header) if message.header else None
+        for message in self._stream.store.remnants(through + 1, headed=True):
+            found = read_origin(message.header)
             if found is not None and found.place:
                 self._known[found.place] = found.position
 
