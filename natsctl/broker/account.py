@@ -202,11 +202,11 @@ class Account:
     def end_subscriptions(self, subs: dict[bytes, Subscription] | dict[int, Subscription]) -> None:
         """End subscriptions that their session or stream no longer has: at once, or in later turns if they are many."""
         if len(subs) > MANY_SUBS or sum(map(_removal_cost, subs.values())) > MANY_SUBS:
-            for sub in subs.values():
-                if sub.session is None:
+            if next(iter(subs.values())).session is None:
+                for sub in subs.values():
                     sub.handler, sub.run, sub.take_all = not_mine, None, None
             self.routes.begin_leaving()
-            self.broker.long_work.append(self._removing(subs))
+            self.broker.long_work.add(self._removing(subs), self)
             return
         for sub in subs.values():
             self.unsubscribe(sub)
@@ -224,7 +224,7 @@ class Account:
     def insert(self, sub: Subscription) -> None:
         """Add a subscription made elsewhere; its subject is a valid pattern."""
         if (rest := self.begin_insert(sub)) is not None:
-            self.broker.long_work.append(rest)
+            self.broker.long_work.add(rest, self)
 
     def begin_insert(self, sub: Subscription) -> Iterator[int] | None:
         """Add a subscription; return what is left to do if it takes many imports."""

@@ -10,7 +10,7 @@ transport if `close_reason` is set. While a transport is paused the shell leaves
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,7 +20,7 @@ from natsctl.broker.account import Account, Traffic
 from natsctl.broker.auth.credentials import Delegation, Grant, LoginRefusal
 from natsctl.broker.auth.login import ACCOUNT_FULL
 from natsctl.broker.broker_options import BrokerOptions, Rng
-from natsctl.broker.deferred_work import SLICE_NS
+from natsctl.broker.deferred_work import SLICE_NS, LongWork
 from natsctl.broker.event_listener import EventListener, NullListener
 from natsctl.broker.imports.account_config import GLOBAL_ACCOUNT, UNLIMITED, AccountConfig
 from natsctl.broker.imports.account_imports import AccountImports, ImportChain, ImportChange
@@ -163,8 +163,7 @@ class Broker:
         self._set_callbacks()
         self.unfinished: deque[Session] = deque()
         """Sessions with deferred input (deferred_work.py), in the order of their turns."""
-        self.long_work: deque[Iterator[object]] = deque()
-        """Subscriptions of closed sessions that are still to be removed (deferred_work.py)."""
+        self.long_work = LongWork()
         self.jobs = OrderedJobs(self.long_work)
         """Changes of accounts, and work that has to wait for them."""
         self.wide_routes: set[Routes] = set()
@@ -425,8 +424,7 @@ class Broker:
         """Continue work that concerns many subscriptions, until the monotonic clock says `until_ns`."""
         work = self.long_work
         while work:
-            if next(work[0], work) is work:
-                work.popleft()
+            work.step()
             if self.clock.monotonic_ns() >= until_ns:
                 return
 

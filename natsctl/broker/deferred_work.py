@@ -11,9 +11,9 @@ clock is looked at between two of them. A WebSocket connection unpacks its frame
 little compressed input that unpacks to very much costs neither time nor memory before its turn.
 
 Work on many subscriptions of one connection is sliced, too: the rest of it is in `broker.long_work`, as iterators that
-stop after each few of them, and `do_long_work` resumes it in later turns. Subscriptions that end receive nothing from
-the moment of their end (`Routes.begin_leaving`); the review after a change of permissions looks at each as it comes
-to it.
+stop after each few of them, and `do_long_work` resumes it in later turns, for one account after another. Subscriptions
+that end receive nothing from the moment of their end (`Routes.begin_leaving`); the review after a change of permissions
+looks at each as it comes to it.
 """
 
 from __future__ import annotations
@@ -56,6 +56,32 @@ SUBS_STEP: Final = 64
 """Subscriptions that are, between two looks at the clock."""
 
 
+class LongWork:
+    """Work in later turns: for one account after another, and in order for each."""
+
+    __slots__ = ("_queues",)
+
+    def __init__(self) -> None:
+        self._queues: dict[object, deque[Iterator[object]]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._queues)
+
+    def add(self, work: Iterator[object], account: object = None) -> None:
+        """Do the work of an account, or of the server, in steps."""
+        self._queues.setdefault(account, deque()).append(work)
+
+    def step(self) -> None:
+        """Do a step for the account that has waited longest."""
+        account, queue = next(iter(self._queues.items()))
+        ended = next(queue[0], queue) is queue
+        del self._queues[account]
+        if ended:
+            queue.popleft()
+        if queue:
+            self._queues[account] = queue
+
+
 class DeferredWork:
     """Work of one session that is still to be carried out: operations, and the input after them."""
 
@@ -77,6 +103,17 @@ def defer(session: Session, rest: Iterator[Op]) -> bool:
     if not length_hint(rest):
         return False
     session.deferred = DeferredWork(rest)
+    session.broker.unfinished.append(session)
+    return True
+
+
+def defer_input(session: Session, chunk: bytes) -> bool:
+    """Keep input for a later turn, unless the session has kept or ended something already."""
+    if session.deferred is not None or session.login.pending is not None or session.close_reason is not None:
+        return False
+    session.deferred = DeferredWork()
+    session.deferred.inputs.append(iter((chunk,)))
+    session.deferred.size = len(chunk)
     session.broker.unfinished.append(session)
     return True
 

@@ -6,11 +6,13 @@ one that waits for nothing is done at once.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from natsctl.api.subject_index import Steps
+
+if TYPE_CHECKING:
+    from natsctl.broker.deferred_work import LongWork
 
 AT_ONCE_COST: Final = 512
 """Maximum cost of a job to do immediately: about two milliseconds."""
@@ -21,7 +23,7 @@ class OrderedJobs:
 
     __slots__ = ("_long_work", "_waiting", "wake")
 
-    def __init__(self, long_work: deque[Iterator[object]]) -> None:
+    def __init__(self, long_work: LongWork) -> None:
         """Continue jobs as part of `long_work`, in its order."""
         self._long_work = long_work
         self._waiting = 0
@@ -41,7 +43,7 @@ class OrderedJobs:
 
     def add(self, job: Steps[Any]) -> None:
         self._waiting += 1
-        self._long_work.append(self._continuing(job))
+        self._long_work.add(self._continuing(job))
         self.wake()
 
     def _continuing(self, job: Steps[Any]) -> Iterator[None]:

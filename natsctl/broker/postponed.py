@@ -93,7 +93,7 @@ class PostponedMessages:
         if not self._is_running:
             self._is_running = True
             broker = self._account.broker
-            broker.long_work.append(self._working())
+            broker.long_work.add(self._working(), self._account)
             broker.jobs.wake()
 
     def _working(self) -> Iterator[None]:

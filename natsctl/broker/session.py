@@ -674,7 +674,7 @@ class Session:
         """
         subs = list(self.subs.values())
         if len(subs) > MANY_SUBS:
-            self.broker.long_work.append(self._reviewing(subs, then))
+            self.broker.long_work.add(self._reviewing(subs, then), self.account)
             return
         for sub in subs:
             review(self, sub)

@@ -14,8 +14,7 @@ streams; an account refuses the message beyond its limit. Source: nats-server, l
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from natsctl.api.account import AccountLimits, ApiStats, Tier
@@ -42,6 +41,7 @@ from natsctl.store.stream import StreamStore
 if TYPE_CHECKING:
     from natsctl.api.account import AccountLimits
     from natsctl.broker.account import Account
+    from natsctl.broker.deferred_work import LongWork
     from natsctl.jetstream.endpoints.dispatcher import Dispatcher
     from natsctl.jetstream.engine import Engine
     from natsctl.jetstream.engine_options import DurableChange
@@ -205,7 +205,7 @@ class StreamSubjects:
 
     __slots__ = ("_claimed", "_claims", "_index", "_long_work", "reserved")
 
-    def __init__(self, long_work: deque[Iterator[object]]) -> None:
+    def __init__(self, long_work: LongWork) -> None:
         """Create an empty index; large removals from it go through `long_work`."""
         self.reserved = dict.fromkeys(StorageType, 0)
         self._claims: dict[str, SubjectClaim] = {}

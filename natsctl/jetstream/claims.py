@@ -6,12 +6,11 @@ after it has ended; whoever looks into the index skips the claims that are not i
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator
 from typing import TypeVar
 
 from natsctl.api.subject_index import SubjectIndex, cost_of
-from natsctl.broker.deferred_work import MANY_SUBS, SUBS_STEP
+from natsctl.broker.deferred_work import MANY_SUBS, SUBS_STEP, LongWork
 
 C = TypeVar("C", bound="Claim")
 
@@ -26,13 +25,13 @@ class Claim:
         """Patterns that are in the index."""
         self.ended = False
 
-    def end(self: C, index: SubjectIndex[C], long_work: deque[Iterator[object]]) -> None:
+    def end(self: C, index: SubjectIndex[C], long_work: LongWork) -> None:
         if self.ended:
             return
         self.ended = True
         removing = self._removing(index)
         if sum(map(cost_of, self.subjects)) > MANY_SUBS:
-            long_work.append(removing)
+            long_work.add(removing, index)
         else:
             for _ in removing:
                 pass

@@ -23,7 +23,15 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from natsctl.api.units import SECOND, format_duration
-from natsctl.broker.deferred_work import MANY_LINES, PIECE_BYTES, SLICE_NS, cut, receive_pieces, resume_work
+from natsctl.broker.deferred_work import (
+    MANY_LINES,
+    PIECE_BYTES,
+    SLICE_NS,
+    cut,
+    defer_input,
+    receive_pieces,
+    resume_work,
+)
 from natsctl.broker.refusals import CloseReason
 from natsctl.server.log.lines import Log
 from natsctl.server.logins import LoginThreads
@@ -76,6 +84,9 @@ READY_BUDGET: Final = 2048
 
 TURN_BYTES: Final = 1 << 20
 """Bytes read before a turn is taken at once: a fast publisher must not delay the others' acks."""
+
+LOGINS: Final = 64
+"""Logins that are begun in one turn as they arrive: some milliseconds. The next ones are deferred."""
 
 WAITING_BYTES: Final = 8 << 20
 WAITING_ACKS: Final = 10_000
@@ -150,6 +161,8 @@ class Shell:
         self._ended: deque[ClientConnection] = deque()
         self._is_turn_due = False
         self._read_bytes = 0
+        self._logins = 0
+        """Chunks before logins that were read since the last turn."""
         self._overloaded: dict[StreamStore, list[ClientConnection]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ns = 0
@@ -184,10 +197,16 @@ class Shell:
 
     def received(self, connection: ClientConnection, data: bytes) -> None:
         """Pass a chunk to the session, and take the turn at once when much was read."""
+        session = connection.session
+        if not session.login.connected:
+            self._logins += 1
+            if self._logins > LOGINS and defer_input(session, data):
+                self._count(len(data))
+                return
         if len(data) > PIECE_BYTES and data.count(b"\n") > MANY_LINES:
             self.received_pieces(connection, cut(data), len(data))
             return
-        self._attend(connection, connection.session.receive, data)
+        self._attend(connection, session.receive, data)
         self._count(len(data))
 
     def received_pieces(self, connection: ClientConnection, pieces: Iterator[bytes], size: int) -> None:
@@ -245,6 +264,7 @@ class Shell:
 
     def _turn(self) -> None:
         committer, engine = self.committer, self.engine
+        self._logins = 0
         if self._ended:
             self._end_sessions(time.monotonic() + UNFINISHED_S)
             if self._ended:

@@ -23,6 +23,7 @@ from natsctl.broker.deferred_work import (
     MAX_DEFERRED_BYTES,
     SLICE_NS,
     SUBS_STEP,
+    LongWork,
     receive_pieces,
     resume_work,
 )
@@ -43,6 +44,7 @@ from natsctl.broker.postponed import AT_ONCE_COST, STEP_COST
 from natsctl.broker.refusals import CloseReason
 from natsctl.broker.session import Session, one_by_one, place
 from natsctl.wire.ops import Op
+from tests.support.call_counts import calls_of
 from tests.support.leaf_servers import Lines
 
 HELLO: Final = b'CONNECT {"verbose":false,"pedantic":true,"headers":true,"no_responders":true,"protocol":1}\r\n'
@@ -745,6 +747,21 @@ def test_interest_is_announced_to_a_new_server_in_slices_while_it_changes() -> N
     assert all(subjects == {key for key in known[link] if not key.startswith((b"$", b"far"))} for link in links)
     before = harness.subscriptions
     links[0].receive(b"".join(b"LS+ r.%d\r\n" % number for number in range(2 * MANY_SUBS)))
-    links[0].closed()
+    assert calls_of(links[0].closed) < MANY_SUBS
     assert harness.subscriptions == before + 2 * MANY_SUBS
     assert max(removed_in_turns(harness)) == SUBS_STEP
+
+
+def test_accounts_take_turns_and_the_work_of_each_is_done_in_its_order() -> None:
+    work, done = LongWork(), list[str]()
+
+    def steps(name: str) -> Iterator[None]:
+        for _ in range(3):
+            done.append(name)
+            yield
+
+    for name in ("a1", "a2", "b1"):
+        work.add(steps(name), name[0])
+    while work:
+        work.step()
+    assert done == ["a1", "b1"] * 3 + ["a2"] * 3

@@ -1,12 +1,12 @@
 """The subjects and reservations of streams agree with a comparison of all of them."""
 
 import random
-from collections import deque
 
 import pytest
 
 from natsctl.api.stream import StorageType, StreamConfig
 from natsctl.api.subjects import overlaps
+from natsctl.broker.deferred_work import LongWork
 from natsctl.jetstream.account import StreamSubjects
 from tests.support import tiers
 
@@ -19,7 +19,7 @@ def drawn(rng: random.Random) -> str:
 @pytest.mark.parametrize("seed", tiers.seeds(4, 20))
 def test_overlaps_and_sums_are_those_of_all_streams(seed: int) -> None:
     rng = random.Random(seed)
-    subjects, configs = StreamSubjects(deque()), dict[str, StreamConfig]()
+    subjects, configs = StreamSubjects(LongWork()), dict[str, StreamConfig]()
     for step in range(300):
         name = f"S{rng.randint(0, 12)}"
         if rng.random() < 0.3:

@@ -1,4 +1,4 @@
-"""Turns of the loop: at most one is due, and none ends more connections than its time allows."""
+"""Turns of the loop: at most one is due, and none begins or ends more connections than its time allows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from natsctl.broker.broker import Broker
 from natsctl.server.listener import ClientConnection
 from natsctl.server.log.lines import Log
 from natsctl.server.resources import SystemClock
-from natsctl.server.shell import UNFINISHED_S, Shell
+from natsctl.server.shell import LOGINS, UNFINISHED_S, Shell
 
 
 class DueCalls:
@@ -42,6 +42,11 @@ class LostConnection:
     def __init__(self, shell: Shell) -> None:
         self.session = shell.opened(cast(ClientConnection, self), "h", 1, "client")
 
+    def pause(self) -> None:
+        pass
+
+    resume = flush = pause
+
 
 @pytest.fixture
 def loop() -> DueCalls:
@@ -54,7 +59,7 @@ def shell(loop: DueCalls) -> Shell:
 
 
 def test_one_turn_is_due_however_many_are_taken_meanwhile(loop: DueCalls, shell: Shell) -> None:
-    shell.broker.long_work.append(itertools.count())
+    shell.broker.long_work.add(itertools.count())
     shell.wake()
     for _ in range(10):
         shell.committed()
@@ -73,3 +78,18 @@ def test_connections_that_are_lost_together_end_in_slices(
     while loop.run():
         left.append(len(shell.broker.sessions))
     assert left[0] == 100 and left[-1] == 0 and max(a - b for a, b in itertools.pairwise(left)) <= 11
+
+
+def test_logins_that_come_together_begin_in_slices(loop: DueCalls, shell: Shell) -> None:
+    arrived = [cast(ClientConnection, LostConnection(shell)) for _ in range(3 * LOGINS)]
+    established = arrived.pop()
+    for connection in (established, *arrived):
+        shell.received(connection, b"CONNECT {}\r\nPING\r\n")
+    sessions = [connection.session for connection in arrived]
+    assert sum(session.login.connected for session in sessions) == LOGINS - 1
+    established.session.take_output()
+    shell.received(established, b"PING\r\n")
+    assert established.session.take_output() == [b"PONG\r\n"], "nobody else waits for them"
+    while loop.run():
+        pass
+    assert all(session.login.connected and session.deferred is None for session in sessions)

@@ -260,11 +260,11 @@ class ImportChange:
 
     def abandon(self) -> None:
         """Remove the prepared imports: the change cannot be made."""
-        long_work = self._imports.account.broker.long_work
-        long_work.append(ending(self._services.values()))
+        account = self._imports.account
+        account.broker.long_work.add(ending(self._services.values()), account)
         if self._streams is not None:
             self._imports.coming = None
-            long_work.append(self._streams.withdraw())
+            account.broker.long_work.add(self._streams.withdraw(), account)
 
 
 class AccountImports:
@@ -329,7 +329,7 @@ class AccountImports:
         proxies, sub.import_proxies = sub.import_proxies, NO_PROXIES
         for steps in (ending(proxies), self.awaited.interest_lost(sub.subject)):
             if (rest := begun(steps)) is not None:
-                self.account.broker.long_work.append(rest)
+                self.account.broker.long_work.add(rest, self.account)
 
 
 REPLIES_STEP: Final = 256

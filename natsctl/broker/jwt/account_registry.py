@@ -13,7 +13,6 @@ step that gives the broker the new configuration.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
@@ -25,6 +24,7 @@ from natsctl.api.model import Confidential
 from natsctl.api.subject_index import Steps, finish
 from natsctl.api.units import SECOND
 from natsctl.broker.auth.permissions import SubjectPermissions
+from natsctl.broker.deferred_work import LongWork
 from natsctl.broker.imports.account_config import AccountConfig
 from natsctl.broker.jwt.account_setup import ExportIndex, account_config, imports_in_effect
 from natsctl.broker.ordered_jobs import OrderedJobs
@@ -174,7 +174,7 @@ class AccountRegistry:
         self.trust = trust
         self.resolver = resolver
         self.keeper: BrokerAccountSink | None = None
-        self.jobs = OrderedJobs(deque())
+        self.jobs = OrderedJobs(LongWork())
         """Queue of the work on accounts; the broker's, if there is one."""
         self._held: dict[str, ActiveAccount] = {}
         self._importers: dict[str, set[str]] = {}

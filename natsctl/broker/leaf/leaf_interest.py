@@ -20,8 +20,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from natsctl.api.subject_index import Steps
-from natsctl.broker.deferred_work import SUBS_STEP
+from natsctl.api.subject_index import Steps, cost_of
+from natsctl.broker.deferred_work import MANY_SUBS, SUBS_STEP
 from natsctl.broker.routes import Routes
 from natsctl.broker.subscription import RoutedSubscription, Subscription
 from natsctl.wire.leaf import encode_leaf_sub, encode_leaf_unsub
@@ -36,15 +36,27 @@ MAX_CHOSEN: Final = 1024
 """Maximum number of subjects with chosen queue groups and nothing carried yet; more are leftovers of faults."""
 
 
-class Carrier(RoutedSubscription):
+class RemoteSubscription(RoutedSubscription):
+    """A handler for interest of the other side of a link."""
+
+    __slots__ = ("link",)
+
+    def __init__(self, link: LeafLink, subject: bytes, queue: bytes = b"") -> None:
+        super().__init__(link.account, subject, queue)
+        self.link = link
+
+    def has_left(self) -> bool:
+        return self.link.close_reason is not None or super().has_left()
+
+
+class Carrier(RemoteSubscription):
     """A plain handler for one interest of the other side."""
 
-    __slots__ = ("helper", "link")
+    __slots__ = ("helper",)
     leaves = True
 
     def __init__(self, link: LeafLink, subject: bytes, *, helper: bool) -> None:
-        super().__init__(link.account, subject)
-        self.link = link
+        super().__init__(link, subject)
         self.helper = helper
         """Whether it is for a queue group only."""
 
@@ -61,14 +73,13 @@ class Carrier(RoutedSubscription):
         return self.link.remote_interest.carry(self, message[0], *message, trace.origin, trace) is not False
 
 
-class Member(RoutedSubscription):
+class Member(RemoteSubscription):
     """The other side's members of one queue group."""
 
-    __slots__ = ("link", "weight")
+    __slots__ = ("weight",)
 
     def __init__(self, link: LeafLink, subject: bytes, queue: bytes, weight: int) -> None:
-        super().__init__(link.account, subject, queue)
-        self.link = link
+        super().__init__(link, subject, queue)
         self.weight = weight
 
     def receive(
@@ -160,10 +171,23 @@ class RemoteInterest:
 
     def clear(self) -> None:
         """Forget all interest: the connection has ended."""
-        subs = (sub for known in self._subs.values() for sub in known if sub is not None)
-        ended: dict[int, Subscription] = dict(enumerate(subs))
-        self._link.account.end_subscriptions(ended)
-        self._subs, self.routes = {}, Routes()
+        account = self._link.account
+        if len(self._subs) > MANY_SUBS:
+            account.routes.begin_leaving()
+            account.broker.long_work.add(self._clearing(), account)
+            return
+        for subject, queue in tuple(self._subs):
+            self.remove(subject, queue)
+
+    def _clearing(self) -> Iterator[None]:
+        while self._subs:
+            cost = 0
+            while self._subs and cost < SUBS_STEP:
+                subject, queue = next(reversed(self._subs))
+                cost += cost_of(subject)
+                self.remove(subject, queue)
+            yield
+        self._link.account.routes.end_leaving()
 
     def choose(self, to: bytes, queue: bytes) -> None:
         """Add a queue group to the message to `to` that is being delivered."""
@@ -228,7 +252,7 @@ class LocalInterest:
             self.offered(subject)
         for number, sub in enumerate((sub.behind() for sub in subs), 1):
             if sub not in self._ended and sub not in self._counted:
-                if self._link.is_spoke and isinstance(sub, (Carrier, Member)) and sub.link.is_spoke:
+                if self._link.is_spoke and isinstance(sub, RemoteSubscription) and sub.link.is_spoke:
                     self._counted.add(sub)  # includes the loop detection subject: if there is a loop, it comes later
                 else:
                     self.subscribed(sub)
@@ -317,7 +341,7 @@ class LocalInterest:
             self._link.write(encode_leaf_unsub(*key))
 
     def _concerns(self, sub: Subscription) -> bool:
-        if not isinstance(sub, (Carrier, Member)):
+        if not isinstance(sub, RemoteSubscription):
             return not sub.subject.startswith(OWN_BUSINESS)
         link, other = self._link, sub.link
         if other is link or (isinstance(sub, Carrier) and sub.helper):

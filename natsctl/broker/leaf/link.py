@@ -327,7 +327,7 @@ class LeafLink(Session):
         account.listeners.append(self.local_interest)
         announcing = self.local_interest.start(account.routes.subs, beside)
         if account.subscriptions > MANY_SUBS:
-            self.broker.long_work.append(announcing)
+            self.broker.long_work.add(announcing, account)
             self.broker.jobs.wake()
         else:
             finish(announcing)

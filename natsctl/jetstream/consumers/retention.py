@@ -20,8 +20,8 @@ each of many consumers how many it takes: a consumer that takes none costs nothi
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from natsctl.api import subject_index
@@ -34,6 +34,7 @@ from natsctl.store.steps import STEP, Steps, pieces
 
 if TYPE_CHECKING:
     from natsctl.api.consumer import ConsumerConfig
+    from natsctl.broker.deferred_work import LongWork
     from natsctl.jetstream.consumers.consumer import Consumer
     from natsctl.jetstream.streams.stream import Stream
 
@@ -63,7 +64,7 @@ class FilterClaim(Claim):
 class Interest:
     __slots__ = ("_claims", "_known", "_known_size", "_long_work", "_patterns", "_unfiltered", "_unfiltered_listed")
 
-    def __init__(self, long_work: deque[Iterator[object]]) -> None:
+    def __init__(self, long_work: LongWork) -> None:
         """Keep an empty index; many filters are removed from it by `long_work`."""
         self._unfiltered: dict[Consumer, None] = {}
         self._unfiltered_listed: Consumers | None = None

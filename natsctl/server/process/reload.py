@@ -391,7 +391,7 @@ class Reloader:
         server, broker, old = self._server, self._server.broker, self._configured
         new, derived, options, contexts, *_ = reload
         self._configured, server.options = new, derived
-        broker.long_work.append(_forgetting([*old.users]))
+        broker.long_work.add(_forgetting([*old.users]))
         broker.options = options
         _replace_gates(server, new, contexts)
         server.follow_ocsp(derived)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import random
-from collections import deque
 from typing import Any
 
 import pytest
 
+from natsctl.broker.deferred_work import LongWork
 from natsctl.jetstream.consumers.retention import FEW, Interest
 from natsctl.store.filters import Filters
 from tests.support.jet import Jet, texts
@@ -31,7 +31,7 @@ class Listener:
 
 
 def index_of(*listeners: Any) -> Interest:
-    interest = Interest(deque())
+    interest = Interest(LongWork())
     for listener in listeners:
         interest.add(listener)
     return interest
