@@ -6,10 +6,13 @@ import asyncio
 import itertools
 from typing import Any
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from natsctl.client.nats_client import QuickParser
+from natsctl.client.nats_py import client_class
+from natsctl.wire.server_frames import MAX_LINE_BYTES
 
 STREAM = (
     b"MSG a.b 1 3\r\nx\r\n\r\nPING\r\n"
@@ -58,6 +61,17 @@ def test_messages_are_told_however_what_arrives_is_split(cuts: list[int]) -> Non
     ]
     assert inner.seen == b"PING\r\n+OK\r\n-ERR 'X'\r\n"
     assert (parser.buf, parser.error_line) == (b"", b"-ERR 'X'")
+
+
+@pytest.mark.parametrize("bad", [b"MSG a 1 x\r\n", b"MSG\r\n", b"HMSG a 1 x 5\r\n\r\n", b"x" * (MAX_LINE_BYTES + 2)])
+async def test_what_no_server_sends_ends_the_connection(bad: bytes) -> None:
+    client_class()
+    from nats.errors import ProtocolError
+
+    parser, _, told = _parser()
+    with pytest.raises(ProtocolError):
+        await parser.parse(bad)
+    assert told == []
 
 
 async def test_half_a_message_is_forgotten_on_a_new_connection() -> None:

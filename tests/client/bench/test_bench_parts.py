@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from natsctl.api.catalogue import ApiError
 from natsctl.api.errors import ApiResponseError, NatsctlError, NothingReceivedError, UnreachableError, UsageError
 from natsctl.client.bench.benchmark import decode_line, encode_line
-from natsctl.client.bench.client import CommandBuilder, Latencies, command
+from natsctl.client.bench.client import CommandBuilder, Latencies, answer_failure, command
 from natsctl.client.bench.load import KINDS, Load
 from natsctl.client.bench.report import ClientResult, csv_text, report
 from natsctl.client.dial import NotListeningError
@@ -73,6 +73,16 @@ def test_messages_that_differ_are_made_one_by_one() -> None:
     assert same.many(0, 2) == same.one(0) * 2
     assert same.one(0, b"r") == same.one(1, b"r") == command(b"s", same.body, b"r")
     assert len({CommandBuilder(Load(kind="pub", subject="s", payload=b"", dedup=True)).one(n) for n in range(3)}) == 3
+
+
+def test_answers_that_refuse_are_told_from_acks() -> None:
+    assert answer_failure("s", b"", b'{"stream":"S","seq":1}') is None
+    failure = answer_failure(
+        "s", b"", b'{"error":{"code":400,"err_code":10071,"description":"wrong"},"stream":"S","seq":0}'
+    )
+    assert isinstance(failure, ApiResponseError)
+    assert failure.err_code == 10071
+    assert isinstance(answer_failure("s", b"NATS/1.0 503\r\n\r\n", b""), UnreachableError)
 
 
 @pytest.mark.parametrize(
