@@ -9,20 +9,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import IO as IO
-    from typing import Annotated as Annotated
-    from typing import Any as Any
-    from typing import AnyStr as AnyStr
-    from typing import ClassVar as ClassVar
-    from typing import Final as Final
-    from typing import Generic as Generic
-    from typing import NamedTuple as NamedTuple
-    from typing import NoReturn as NoReturn
-    from typing import Protocol as Protocol
-    from typing import Self as Self
-    from typing import TypeAlias as TypeAlias
-    from typing import TypeVar as TypeVar
-    from typing import cast as cast
+    from typing import *  # noqa: F403  # a re-export that type checkers follow
 else:
 
     class Generic:
