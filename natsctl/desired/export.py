@@ -29,14 +29,19 @@ from natsctl.desired.assets import (
     without_labels,
     without_server_made,
 )
-from natsctl.desired.documents.asset_documents import ACKS, DEAD_LETTERS, EXTRA, default_acks, known_of, unknown_of
-from natsctl.desired.documents.bucket_fields import WORDS, bucket_words, stream_fields
-from natsctl.desired.documents.dead_letters import (
+from natsctl.desired.documents.asset_documents import (
+    ACKS,
+    DEAD_LETTERS,
+    EXTRA,
     DeadLetterWords,
     capture_fields,
     captured_stream,
+    default_acks,
+    known_of,
+    unknown_of,
     words_of_capture,
 )
+from natsctl.desired.documents.bucket_fields import WORDS, bucket_words, stream_fields
 from natsctl.desired.live import LiveAsset, LiveState
 from natsctl.desired.server_defaults import (
     ConfigRefusedError,

@@ -11,10 +11,9 @@ from natsctl.client.requests import side_by_side
 from natsctl.desired.assets import AssetKey, DocumentSet, creator_of, is_adopted, owner_of
 from natsctl.desired.dependencies import is_beyond, needed_name, origins, refuse_clashes, subjects_taken, with_needs
 from natsctl.desired.differ import NOT_CREATED, Differ, refuse_removal, removal_of
-from natsctl.desired.effects import FIELDS, without_effect
 from natsctl.desired.live import REQUESTS_AT_ONCE, LiveAsset, LiveState, read_live_state
 from natsctl.desired.plan import Action, Change, Plan
-from natsctl.desired.server_defaults import capped_differences, read_caps
+from natsctl.desired.server_defaults import FIELDS, capped_differences, read_caps, without_effect
 
 if TYPE_CHECKING:
     from natsctl.client.manager import Manager

@@ -13,7 +13,7 @@ from typing import Final
 
 from natsctl.api.units import format_size
 from natsctl.server import options
-from natsctl.server.conf import accounts, authorization, config, jetstream, leafnodes, ocsp, tls
+from natsctl.server.conf import accounts, authorization, config, jetstream, leafnodes, tls
 from natsctl.server.conf import websocket as websocket_conf
 from natsctl.server.conf.syntax import ConfError, load_text
 from natsctl.server.conf.values import format_seconds
@@ -52,9 +52,9 @@ def _blocks() -> Iterable[tuple[str, Iterable[str]]]:
     yield "an export", accounts.EXPORT_KEYS
     yield "an import", accounts.IMPORT_KEYS
     yield "tls", (key for key in tls.TLS_KEYS if key not in _FOR_ROUTES | tls.STORE_KEYS)
-    yield "tls: ocsp_peer", ocsp.PEER_KEYS
+    yield "tls: ocsp_peer", tls.PEER_KEYS
     yield "ocsp", ("mode", "url", "urls")
-    yield "ocsp_cache", ocsp.CACHE_KEYS
+    yield "ocsp_cache", tls.CACHE_KEYS
     yield "websocket", websocket_conf.WEBSOCKET_KEYS
     yield "leafnodes", leafnodes.LEAFNODE_KEYS
     yield "a remote of leafnodes", leafnodes.REMOTE_KEYS

@@ -259,7 +259,7 @@ def import_jwt(
 ) -> None:
     """Import an operator: its JWT, and the seeds of its key and of all its signing keys."""
     from natsctl.cli.jwt import token_in
-    from natsctl.client.auth.operator_files import imported
+    from natsctl.client.auth.nsc_store import imported
 
     place = store()
     read_file(token)
@@ -280,7 +280,7 @@ def backup(
 
     An earlier backup of the operator is replaced, any other file only with --force.
     """
-    from natsctl.client.auth.operator_files import backup_of
+    from natsctl.client.auth.nsc_store import backup_of
 
     place = store()
     operator = place.operator(name)
@@ -299,7 +299,7 @@ def backup(
 
 def _check_replaceable(path: Path, operator: Operator, key: KeyPair | None) -> None:
     """Raise ConflictError for a file that exists and is not a backup of the operator that this key opens."""
-    from natsctl.client.auth.operator_files import restored
+    from natsctl.client.auth.nsc_store import restored
 
     if not path.exists():
         return
@@ -319,7 +319,7 @@ def restore(
     json: Json = False,
 ) -> None:
     """Restore an operator that does not exist from a backup of natsctl or the nats tool."""
-    from natsctl.client.auth.operator_files import restored
+    from natsctl.client.auth.nsc_store import restored
 
     place = store()
     if name in place.names():

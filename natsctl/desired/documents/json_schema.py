@@ -9,7 +9,7 @@ from natsctl.api.consumer import ConsumerConfig
 from natsctl.api.model import INT64_MAX, INT64_MIN, UINT64_MAX, Model, Shape, shape_of
 from natsctl.api.stream import StreamConfig
 from natsctl.desired.assets import Kind
-from natsctl.desired.documents.asset_documents import DEAD_LETTERS, EXTRA, IGNORE
+from natsctl.desired.documents.asset_documents import DEAD_LETTER_FIELDS, DEAD_LETTERS, EXTRA, IGNORE
 from natsctl.desired.documents.bucket_fields import ALIASES, CONFIG_ALIASES, WORDS, KeyValueWords, ObjectStoreWords
 from natsctl.desired.documents.controller import (
     CONNECTION,
@@ -21,7 +21,6 @@ from natsctl.desired.documents.controller import (
     REQUIRED,
     SpecField,
 )
-from natsctl.desired.documents.dead_letters import DEAD_LETTER_FIELDS
 from natsctl.desired.documents.loader import COLLECTIONS, CONSUMER_ONLY, KEY_VALUE_ONLY, NAMES, SETTINGS
 
 _NAMED: Final = {"description": "A text for people", "metadata": "Keys and values of your own"}

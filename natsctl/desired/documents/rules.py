@@ -17,13 +17,13 @@ from natsctl.api.stream import RetentionPolicy, StreamConfig
 from natsctl.api.subject_index import SubjectIndex
 from natsctl.api.subjects import MAX_NAME_BYTES, is_too_long, is_valid_subject, overlaps, subject_fault
 from natsctl.desired.assets import AssetKey, DesiredAsset
-from natsctl.desired.effects import without_effect
 from natsctl.desired.server_defaults import (
     ALONE,
     ConfigRefusedError,
     ServerContext,
     normalised_consumer,
     normalised_stream,
+    without_effect,
 )
 
 

@@ -23,10 +23,9 @@ from natsctl.server.conf.authorization import authorization_block, proxies_block
 from natsctl.server.conf.checks import option_faults, with_defaults
 from natsctl.server.conf.jetstream import LIMITS, jetstream_block, store_dir
 from natsctl.server.conf.leafnodes import leafnodes_block
-from natsctl.server.conf.ocsp import ocsp_block, ocsp_cache
 from natsctl.server.conf.operator import OPERATOR_KEYS
 from natsctl.server.conf.syntax import ConfBlock, ConfError, ConfItem, load_file
-from natsctl.server.conf.tls import tls_block
+from natsctl.server.conf.tls import ocsp_block, ocsp_cache, tls_block
 from natsctl.server.conf.values import (
     OptionSetter,
     address_of,
