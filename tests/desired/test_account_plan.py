@@ -198,16 +198,3 @@ def test_many_consumers_are_read_over_all_pages(server: ServerProcess) -> None:
 
     plan = on_server(server.url, work)
     assert (plan.changes, plan.unchanged) == ([], 301)
-
-
-@pytest.mark.both
-def test_a_stream_that_no_document_names_is_seen_where_its_subjects_are_wanted(server: ServerProcess) -> None:
-    async def work(manager: Manager) -> Plan:
-        await put(manager, "OTHER", {"subjects": ["a.>"]})
-        return await plan_for(manager, documents({"A": {"subjects": ["a.x"]}, "B": {"subjects": ["b"]}}))
-
-    plan = on_server(server.url, work)
-    assert {str(change.key): change.refused for change in plan.changes} == {
-        "Stream A": "subjects overlap with an existing stream: a.x belongs to OTHER",
-        "Stream B": "",
-    }

@@ -69,13 +69,6 @@ def test_only_pinned_accounts_may_connect(operator: Operator, operate: Operate) 
     assert town.guest(operator.user(other)).said == VIOLATION
 
 
-def test_sentinel_stands_in_for_who_brings_no_jwt(operator: Operator, operate: Operate) -> None:
-    account = operator.account("A")
-    sentinel = operator.user(account, bearer_token=True)
-    guest = operate(operator, sentinel=sentinel.jwt).guest(UserLogin(Key("user"), ""))
-    assert guest.session.login.grant.user == sentinel.key.public
-
-
 def test_reconnecting_user_costs_no_second_verification_of_its_jwt(operator: Operator, operate: Operate) -> None:
     account = operator.account("A")
     town = operate(operator)

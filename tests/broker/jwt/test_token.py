@@ -33,11 +33,6 @@ def test_nulls_stand_for_nothing() -> None:
     assert decode(user(pub=None, resp=None, src=None), UserClaims).nats.networks == []
 
 
-def test_networks_come_as_a_list_or_as_one_text() -> None:
-    assert decode(user(src=["10.0.0.0/8"]), UserClaims).nats.networks == ["10.0.0.0/8"]
-    assert decode(user(src="10.0.0.0/8, FE80::/10"), UserClaims).nats.networks == ["10.0.0.0/8", "fe80::/10"]
-
-
 def test_limits_that_a_user_does_not_name_are_zero_but_none_in_a_template() -> None:
     assert decode(user(), UserClaims).nats.subs == 0
     scope = {"kind": "user_scope", "key": OTHER.public, "template": {"bearer_token": True}}
