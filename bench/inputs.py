@@ -647,13 +647,27 @@ LEAF_PORT: Final = free_port()
 async def permitted_leafs(peers: Peers, count: int) -> None:
     """Connect as a leaf node whose user has many permissions."""
     for _ in range(3):
-        reader, writer = await asyncio.open_connection("127.0.0.1", LEAF_PORT, limit=1 << 24)
-        await reader.readline()
-        connect = {"name": "x", "server_id": f"N{random.random()}", "headers": True, "version": "2.15.2", "protocol": 1}
-        writer.write(b"CONNECT %b\r\nPING\r\n" % json.dumps({**connect, "user": f"u{count}", "pass": "p"}).encode())
-        while await reader.readline() != b"PONG\r\n":
-            pass
-        writer.transport.abort()
+        await leaf({"user": f"u{count}", "pass": "p"}, b"")
+
+
+async def leaf(login: dict[str, str], interest: bytes) -> None:
+    """Connect as a leaf node, show interest, and leave."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", LEAF_PORT, limit=1 << 24)
+    await reader.readline()
+    connect = {"name": "x", "server_id": f"N{random.random()}", "headers": True, "version": "2.15.2", "protocol": 1}
+    writer.write(b"CONNECT %b\r\n%bPING\r\n" % (json.dumps({**connect, **login}).encode(), interest))
+    while await reader.readline() != b"PONG\r\n":
+        pass
+    writer.transport.abort()
+
+
+@sized(
+    "leaf node: interest, and its end", 1_000, 10_000, 100_000,
+    config=f'leafnodes {{ listen: "127.0.0.1:{LEAF_PORT}" }}\n',
+)  # fmt: skip
+async def ended_leafs(peers: Peers, count: int) -> None:
+    """Connect as a leaf node with many subjects, and leave."""
+    await leaf({}, b"".join(b"LS+ l.%d\r\n" % number for number in range(count)))
 
 
 def importer(count: int) -> str:

@@ -644,6 +644,23 @@ def test_long_subscriptions_of_who_leaves_are_removed_in_slices() -> None:
     assert sum(removed) == 200 and max(removed) <= SUBS_STEP * LONG_SUBJECT_BYTES // 800 + 1
 
 
+def test_messages_of_the_server_that_wait_are_dropped_above_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    harness = broker(step_ns=1)
+    session = client(harness)
+    long = long_patterns(session, harness, b"s")
+    session.receive(b"SUB > 1\r\n")
+    heard(session)
+    monkeypatch.setattr("natsctl.broker.postponed.MAX_BYTES", 10_000)
+    dropped = list[str]()
+    harness.log_warning = dropped.append
+    for number in range(20):
+        harness.account("$G").publish(long + b"%d" % number, b"", b"", b"")
+    while harness.long_work:
+        harness.do_long_work(0)
+    received = heard(session).count(b"MSG ")
+    assert 0 < received == 20 - len(dropped) < 20
+
+
 def test_interest_in_a_reply_that_many_patterns_meet_is_found_in_later_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     harness = broker(step_ns=1)
     session = client(harness)
