@@ -37,8 +37,8 @@ from natsctl.api.stream_rules import (
     check_rollups,
     check_size,
     check_transform,
+    finding_fault,
     invalid,
-    mapping_fault,
     pedantry,
     settle_limits,
     settle_markers,
@@ -111,7 +111,7 @@ def _check_mirror_transforms(transforms: list[SubjectTransform]) -> Steps[ApiErr
     for place, transform in enumerate(transforms):
         if transform.src and not is_valid_subject(transform.src):
             return error(ErrCode.MIRROR_INVALID_SUBJECT_FILTER, err=f"invalid subject {transform.src}")
-        fault = mapping_fault(transform.src, transform.dest)
+        fault = yield from finding_fault(transform.src, transform.dest)
         if fault:
             return error(ErrCode.MIRROR_INVALID_TRANSFORM_DESTINATION, err=fault)
         if overlap is not None and place == overlap[0]:
@@ -180,7 +180,7 @@ def _check_source_transforms(transforms: list[SubjectTransform]) -> Steps[ApiErr
     for transform in transforms:
         if transform.src and not is_valid_subject(transform.src):
             return error(ErrCode.SOURCE_INVALID_SUBJECT_FILTER, err=f"invalid subject {transform.src}")
-        fault = mapping_fault(transform.src, transform.dest)
+        fault = yield from finding_fault(transform.src, transform.dest)
         if fault:
             return error(ErrCode.SOURCE_INVALID_TRANSFORM_DESTINATION, err=fault)
         yield MAPPING_COST * cost_of(transform.src + transform.dest)

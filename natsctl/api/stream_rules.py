@@ -17,7 +17,7 @@ from natsctl.api.codec import go_quote
 from natsctl.api.errors import ErrCode
 from natsctl.api.stream import DiscardPolicy, PersistMode, Placement, RetentionPolicy, StorageType, StreamConfig
 from natsctl.api.subject_index import STEP, Steps, cost_of, first_overlap
-from natsctl.api.subject_transform import SubjectMapping, TransformError, check_mapping
+from natsctl.api.subject_transform import SubjectMapping, TransformError, checking_mapping
 from natsctl.api.subjects import (
     MAX_NAME_BYTES,
     is_asset_name,
@@ -297,21 +297,21 @@ def check_persistence(draft: Draft) -> ApiError | None:
     return None
 
 
-def check_transform(draft: Draft) -> ApiError | None:
+def check_transform(draft: Draft) -> Steps[ApiError | None]:
     """Refuse a subject transform that maps nothing."""
     transform = draft.config.subject_transform
     if transform is None:
         return None
     if transform.src and not is_valid_subject(transform.src):
         return error(ErrCode.STREAM_TRANSFORM_INVALID_SOURCE, err=f"invalid subject {transform.src}")
-    fault = mapping_fault(transform.src, transform.dest)
+    fault = yield from finding_fault(transform.src, transform.dest)
     return error(ErrCode.STREAM_TRANSFORM_INVALID_DESTINATION, err=fault) if fault else None
 
 
-def mapping_fault(src: str, dest: str) -> str:
+def finding_fault(src: str, dest: str) -> Steps[str]:
     """Return the fault of a mapping in a configuration, or ""."""
     try:
-        check_mapping(src, dest)
+        yield from checking_mapping(src, dest)
     except TransformError as fault:
         return fault.text
     return ""
@@ -341,7 +341,7 @@ def settle_republish(draft: Draft) -> Steps[ApiError | None]:
             yield cost
             cost = 0
     try:
-        SubjectMapping.compile(republish.src, republish.dest)
+        yield from SubjectMapping.compiling(republish.src, republish.dest)
     except TransformError:
         return invalid(
             f"stream configuration for republish with transform from '{republish.src}' to '{republish.dest}' not valid"

@@ -19,6 +19,7 @@ from typing import Final
 import msgspec
 
 from natsctl.api.errors import NatsctlError
+from natsctl.api.subject_index import STEP, Steps, cost_of, finish
 
 Piece = Callable[[bytes], bytes]
 """Makes part of a destination of one token (partition: of several, joined)."""
@@ -26,6 +27,8 @@ Piece = Callable[[bytes], bytes]
 INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
 
+TOKENS: Final = 256
+"""Tokens of a destination that one step checks."""
 MAX_PARTITION_KEYS: Final = 4096
 """Maximum number of cached hashes."""
 
@@ -257,17 +260,16 @@ class SubjectMapping:
     """A mapping that was compiled."""
 
     __slots__ = (
-        "_draw", "_functions", "_groups", "_literal", "_match", "_passes", "_readers", "_template", "_tokens",
+        "_draw", "_groups", "_literal", "_match", "_passes", "_readers", "_template", "_tokens",
         "dest", "src",
     )  # fmt: skip
 
-    def __init__(self, src: str, dest: str, functions: list[Function | None], draw: Callable[[int], int]) -> None:
-        """Keep a mapping that `compile` has checked."""
-        self.src = src
+    def __init__(self, src: str, dest: str, draw: Callable[[int], int]) -> None:
+        """Keep a mapping that was checked; the functions of its destination are read with the first message."""
+        self.src = src = src or ">"
         self.dest = dest
         self._passes = src == dest == ">"
         self._tokens = src.split(".")
-        self._functions = functions
         self._draw = draw
         self._match: Callable[[bytes], re.Match[bytes] | None] | None = None
         """Planned with the first subject that may match: a pattern may have more tokens than any message's subject."""
@@ -291,24 +293,44 @@ class SubjectMapping:
         `strict` asks for a mapping that can be turned round; `draw` returns that many random bits, for `random`.
         Without `literal`, tokens of a subject that look like wildcards are text, as in API subjects.
         """
+        return finish(cls.compiling(src, dest, strict, draw, literal=literal))
+
+    @classmethod
+    def compiling(
+        cls,
+        src: str,
+        dest: str,
+        strict: bool = False,
+        draw: Callable[[int], int] | None = None,
+        *,
+        literal: bool = True,
+    ) -> Steps[SubjectMapping]:
+        """Compile a mapping in steps."""
         src = src or ">"
         tokens = _tokens(src, "source")
         if not dest:
-            return cls(src, dest, [None], _draw_nothing)
+            return cls(src, dest, _draw_nothing)
         targets = _tokens(dest, "destination")
         if "*" in targets or (tokens[-1] == ">") != (targets[-1] == ">"):
             raise TransformError("destination", BAD_SUBJECT)
         wildcards = tokens.count("*") if _has_wildcard(tokens) else -1
-        calls = [target for target in dict.fromkeys(targets) if target[0] in "${"]
-        functions = [*map({target: _checked(target, wildcards, strict) for target in calls}.get, targets)]
-        if strict and sum(len(function.wildcards) for function in functions if function) < wildcards:
-            raise TransformError("destination", f"{_UNUSED_WILDCARDS} in {dest}")
-        mapping = cls(src, dest, functions, draw or Sequence(src + dest).draw)
+        of_target: dict[str, Function | None] = {}
+        for number, target in enumerate([each for each in dict.fromkeys(targets) if each[0] in "${"], 1):
+            of_target[target] = _checked(target, wildcards, strict)
+            if not number % TOKENS:
+                yield STEP
+        if strict:
+            used = sum(len(function.wildcards) for function in map(of_target.get, targets) if function)
+            if used < wildcards:
+                raise TransformError("destination", f"{_UNUSED_WILDCARDS} in {dest}")
+        mapping = cls(src, dest, draw or Sequence(src + dest).draw)
         mapping._literal = literal
         return mapping
 
     def _planned(self) -> Callable[[bytes], re.Match[bytes] | None]:
-        tokens, targets, functions = self._tokens, self.dest.split("."), self._functions
+        tokens, targets = self._tokens, self.dest.split(".")
+        calls = [target for target in dict.fromkeys(targets) if target[:1] in "${"]
+        functions = [*map({target: parse_function(target) for target in calls}.get, targets)]
         if any(functions):
             self._template = ".".join(
                 target.replace("%", "%%") if function is None and target != ">" else "%b"
@@ -365,11 +387,18 @@ def source_pattern(src: str) -> bytes:
 
 def check_mapping(src: str, dest: str) -> None:
     """Raise TransformError unless a configuration may hold this mapping; texts are ValidateMapping's of nats-server."""
+    finish(checking_mapping(src, dest))
+
+
+def checking_mapping(src: str, dest: str) -> Steps[None]:
+    """Do in steps what `check_mapping` does."""
     if not dest:
         return
     tokens = dest.split(".")
     end = tokens.index(">") + 1 if ">" in tokens else len(tokens)
-    for token in dict.fromkeys(tokens[:end]):
+    for number, token in enumerate(dict.fromkeys(tokens[:end]), 1):
+        if not number % TOKENS:
+            yield STEP
         if not token:
             raise TransformError("destination", f"{INVALID}: invalid transform")
         if looks_like_function(token):
@@ -380,7 +409,9 @@ def check_mapping(src: str, dest: str) -> None:
     if end < len(tokens):
         where = f" in {tokens[end]}" if tokens[end] else ""
         raise TransformError("destination", f"{INVALID}: invalid transform{where}")
-    SubjectMapping.compile(src, dest)
+    del tokens
+    yield cost_of(dest)
+    yield from SubjectMapping.compiling(src, dest)
 
 
 def _draw_nothing(bits: int) -> int:

@@ -67,7 +67,7 @@ class Republish:
         wanted = self._stream.config.republish
         self._mapping, self.active = None, wanted is not None and bool(wanted.dest)
         if wanted is not None and wanted.dest:
-            self._mapping = SubjectMapping.compile(wanted.src, wanted.dest, draw=self._stream.engine.rng.getrandbits)
+            self._mapping = SubjectMapping(wanted.src, wanted.dest, self._stream.engine.rng.getrandbits)
             self._headers_only = wanted.headers_only
 
     def stored(self, seq: int, previous_seq: int, subject: bytes, header: bytes, payload: bytes) -> None:
@@ -161,7 +161,7 @@ class PublishPipeline:
         self._transform = None
         if config.subject_transform is not None:
             src, dest = config.subject_transform.src, config.subject_transform.dest
-            self._transform = SubjectMapping.compile(src, dest, draw=self._stream.engine.rng.getrandbits)
+            self._transform = SubjectMapping(src, dest, self._stream.engine.rng.getrandbits)
         self._max_payload = checks.MAX_RECORD_BYTES // 2 if storage == "file" else _UNLIMITED
         if config.max_msg_size >= 0:
             self._max_payload = min(config.max_msg_size, self._max_payload)
