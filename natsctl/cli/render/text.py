@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Iterator
 
 from natsctl.api.units import SECOND, format_size
@@ -32,6 +31,8 @@ def safe(text: str, block: bool = False) -> str:
 def _shown(char: str, block: bool) -> str:
     if char.isprintable() or (block and char in "\n\t"):
         return char
+    import unicodedata
+
     if unicodedata.category(char) not in _HIDDEN:
         return char
     code = ord(char)

@@ -31,7 +31,7 @@ from natsctl.client.message import (
     Planned,
     as_text,
 )
-from natsctl.client.requests import PAUSE_S, Answer, api_error, election_s, parse_object, patiently
+from natsctl.client.requests import PAUSE_S, Answer, ListedFields, api_error, election_s, parse_object, patiently
 from natsctl.hints import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -234,12 +234,18 @@ async def publish(
         await _pause()
 
 
+_ACK: ListedFields = {
+    "stream": "", "domain": "", "seq": 0, "duplicate": False, "val": "", "batch": "", "count": 0
+}  # fmt: skip
+"""Fields of an acknowledgement, read without its model."""
+
+
 def ack_of(message: Message, subject: str) -> Answer[PubAck]:
     """Return the publish acknowledgement in a message; raises as `publish`."""
     raw = refused_by(message, subject)
     if "stream" not in raw:
         raise ProtocolError(f"the answer on {subject} is not a publish ack: {message.body[:64]!r}")
-    return Answer("requests.PubAck", subject, raw=raw)
+    return Answer("requests.PubAck", subject, raw=raw, fields=_ACK)
 
 
 def refused_by(message: Message, subject: str) -> dict[str, Any]:
