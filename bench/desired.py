@@ -1,8 +1,8 @@
 """Cost of desired state (`python -m bench.desired`) on natsctl's server and, where it is on PATH, on nats-server.
 
 500 streams with 4 consumers each, on files: applied by natsctl in one process; by the nats tool, one process per
-object, one after the other as a script does; planned and applied again with nothing to do; destroyed. The reference
-tool makes `--sample` streams with their consumers unless it is told to make `--all`, and its time is scaled.
+object, one after the other as a script does; planned and applied again with nothing to do; exported; destroyed. The
+reference tool makes `--sample` streams with their consumers unless it is told to make `--all`, and its time is scaled.
 """
 
 from __future__ import annotations
@@ -87,6 +87,7 @@ def measure(url: str, folder: Path, streams: int, sample: int) -> dict[str, floa
     figures["apply"] = timed(url, folder, NATSCTL, "apply", *words)
     figures["plan, nothing to do"] = min(timed(url, folder, NATSCTL, "plan", *words) for _ in range(3))
     figures["apply, nothing to do"] = min(timed(url, folder, NATSCTL, "apply", *words) for _ in range(3))
+    figures["export"] = min(timed(url, folder, NATSCTL, "export", "-o", "out.yaml", "--force") for _ in range(3))
     figures["destroy"] = timed(url, folder, NATSCTL, "destroy", *words, "--yes")
     return figures
 

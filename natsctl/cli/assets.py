@@ -221,7 +221,7 @@ class AssetEdit(NamedTuple):
         """Show the differences, ask for confirmation, and send the whole configuration."""
 
         def update() -> Answer[Any]:
-            return session.run(self.update)
+            return session.ask(self.update, changes=True)
 
         if session.dry_run:
             preview_edit(session, self.changes, update, json=json)

@@ -84,7 +84,8 @@ def test_lines_run_in_order_on_one_connection(batch: Run, stdin: bool, monkeypat
     for module, name in ((one_shot, "open_plain"), (dial, "connect")):
         monkeypatch.setattr(module, name, _counted(opened, name, getattr(module, name)))
     done = batch(
-        f"{SETUP}pub s.a one -J -q\npub s.b 'two words' -J -q\npub s.b last -J -q\nstr get S 2 --raw\nstr get S 3 -r",
+        f"{SETUP}pub s.a one -J -q\npub s.b 'two words' -J -q\npub s.b last -J -q\nstr subjects S -n\n"
+        "str get S 2 --raw\nstr get S 3 -r",
         stdin=stdin,
     )
     assert (done.code, done.out[-13:]) == (0, "two wordslast"), done.err

@@ -11,6 +11,7 @@ import os
 import shlex
 import sys
 from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,6 +21,7 @@ from natsctl.cli.framework.nouns import every_command
 from natsctl.client.auth.nsc_store import NscStore
 from natsctl.client.auth.operators import new_operator
 from natsctl.client.connection import Connection
+from natsctl.client.one_shot import PlainConnection
 from tests.cli.conftest import groups_of
 
 Run = Callable[..., Any]
@@ -89,14 +91,14 @@ class _Terminal(io.TextIOWrapper):
 @pytest.fixture
 def sent(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     found: list[str] = []
-    for name in ("publish", "request"):
-        method = getattr(Connection, name)
+    for kind, name in product((Connection, PlainConnection), ("publish", "request")):
+        method = getattr(kind, name)
 
-        def watched(self: Connection, subject: str, *rest: Any, _method: Any = method, **named: Any) -> Any:
+        def watched(self: Any, subject: str, *rest: Any, _method: Any = method, **named: Any) -> Any:
             found.append(subject)
             return _method(self, subject, *rest, **named)
 
-        monkeypatch.setattr(Connection, name, watched)
+        monkeypatch.setattr(kind, name, watched)
     return found
 
 

@@ -42,7 +42,7 @@ def pause(
     if not session.dry_run:
         live_consumer(session, where, name)
     until_ns = _until(session, until)
-    answer = session.run(lambda manager: manager.consumer_pause(where, name, format_time(until_ns)))
+    answer = session.ask(lambda manager: manager.consumer_pause(where, name, format_time(until_ns)), changes=True)
     if json:
         output.emit_json(answer.raw)
         return
@@ -63,7 +63,7 @@ def resume(
     name = pick_consumer(session, where, consumer)
     live: dict[str, Any] = live_consumer(session, where, name).raw
     paused = bool(live.get("paused"))
-    answer = session.run(lambda manager: manager.consumer_pause(where, name))
+    answer = session.ask(lambda manager: manager.consumer_pause(where, name), changes=True)
     if json:
         output.emit_json(answer.raw)
         return
@@ -137,7 +137,7 @@ def reset(
     question = f"reset Consumer {where} > {name} to {target}"
     if not confirmed(session, question, force):
         return
-    answer = session.run(lambda manager: manager.consumer_reset(where, name, sequence))
+    answer = session.ask(lambda manager: manager.consumer_reset(where, name, sequence), changes=True)
     show_info(answer, json, state_only=True, done=f"Consumer {where} > {name} was reset to {target}")
 
 
@@ -155,7 +155,7 @@ def unpin(
     live = live_consumer(session, where, name).raw
     chosen, pinned = _group(session, live, group)
     session.effect.update(group=chosen, pinned_client=pinned or None)
-    answer = session.run(lambda manager: manager.consumer_unpin(where, name, chosen))
+    answer = session.ask(lambda manager: manager.consumer_unpin(where, name, chosen), changes=True)
     if json:
         output.emit_json(answer.raw)
         return
@@ -283,7 +283,7 @@ def _remove(session: Session, stream: str, name: str, missing_ok: bool) -> Info 
     """Return the server's answer, or None if there was nothing to remove and that is no error."""
     try:
         with suggesting(session, stream, name):
-            return session.run(lambda manager: manager.consumer_delete(stream, name)).raw
+            return session.ask(lambda manager: manager.consumer_delete(stream, name), changes=True).raw
     except ApiResponseError as failure:
         if missing_ok and failure.err_code in (ErrCode.CONSUMER_NOT_FOUND, ErrCode.STREAM_NOT_FOUND):
             return None

@@ -92,13 +92,13 @@ def pick_consumer(session: Session, stream: str, given: str | None) -> str:
 def live_stream(session: Session, stream: str) -> Answer[StreamInfoAnswer]:
     """Return configuration and state of a stream. Raises ApiResponseError with a suggestion."""
     with suggesting(session, stream):
-        return session.run(lambda manager: manager.stream_info(stream))
+        return session.ask(lambda manager: manager.stream_info(stream))
 
 
 def live_consumer(session: Session, stream: str, consumer: str) -> Answer[Any]:
     """Return configuration and state of a consumer. Raises ApiResponseError with a suggestion."""
     with suggesting(session, stream, consumer):
-        return session.run(lambda manager: manager.consumer_info(stream, consumer))
+        return session.ask(lambda manager: manager.consumer_info(stream, consumer))
 
 
 def if_there(look: Callable[[], Answer[Any]], missing: int) -> Answer[Any] | None:

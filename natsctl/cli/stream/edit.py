@@ -96,5 +96,5 @@ def seal(session: Session, stream: StreamName = None, force: Force = False, json
     wanted = {**live.raw["config"], "sealed": True}
     if "metadata" in wanted:
         wanted["metadata"] = own_metadata(wanted["metadata"])
-    answer = session.run(lambda manager: manager.stream_update(wanted))
+    answer = session.ask(lambda manager: manager.stream_update(wanted), changes=True)
     show_info(answer, json)

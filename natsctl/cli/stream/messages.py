@@ -62,7 +62,7 @@ def get(
     if seq is None and not last_for:
         seq, last_for = _ask_message(session)
     with _locating(session, name, seq or last_for):
-        answer = session.run(lambda manager: manager.message_get(name, seq=seq or 0, last_by_subj=last_for))
+        answer = session.ask(lambda manager: manager.message_get(name, seq=seq or 0, last_by_subj=last_for))
     if json:
         output.emit_json(answer.raw["message"])
     else:
@@ -316,7 +316,9 @@ def _send(session: Session, name: str, one: Purge) -> Answer[Any]:
         if session.dry_run:
             raise DryRunError
         return Answer(StreamPurgeAnswer, "", raw={"success": True, "purged": 0})
-    return session.run(lambda manager: manager.stream_purge(name, filter=one.filter, seq=one.seq, keep=one.keep))
+    return session.ask(
+        lambda manager: manager.stream_purge(name, filter=one.filter, seq=one.seq, keep=one.keep), changes=True
+    )
 
 
 def _answers(answers: dict[str, Answer[Any]], several: bool) -> Any:
@@ -340,7 +342,7 @@ def rmm(
     number = seq if seq is not None else ask_sequence(session, "Message Sequence to remove")
     try:
         with _locating(session, name, number):
-            found = session.run(lambda manager: manager.message_get(name, seq=number)).value.message
+            found = session.ask(lambda manager: manager.message_get(name, seq=number)).value.message
     except ApiResponseError as failure:
         if not missing_ok or failure.err_code != ErrCode.NO_MESSAGE_FOUND:
             raise
@@ -351,5 +353,5 @@ def rmm(
     if not confirmed(session, f"remove message {number} from Stream {name}", force):
         return
     with suggesting(session, name):
-        answer = session.run(lambda manager: manager.message_delete(name, number, no_erase=not erase))
+        answer = session.ask(lambda manager: manager.message_delete(name, number, no_erase=not erase), changes=True)
     output.emit_json(answer.raw) if json else output.note(f"Removed message {number} from Stream {safe(name)}")

@@ -42,7 +42,7 @@ def chosen_streams(session: Session, words: Sequence[str] | None, *, missing_ok:
     """
     if not words:
         return [pick_stream(session, None)]
-    names = session.run(lambda manager: manager.stream_names()) if has_pattern(words) else []
+    names = session.ask(lambda manager: manager.stream_names()) if has_pattern(words) else []
     chosen: list[str] = []
     for word in words:
         if not is_pattern(word):
@@ -142,7 +142,7 @@ def _delete(session: Session, names: list[str], missing_ok: bool) -> dict[str, A
     def delete(name: str) -> Answer[Any] | None:
         try:
             with suggesting(session, name):
-                return session.run(lambda manager: manager.stream_delete(name))
+                return session.ask(lambda manager: manager.stream_delete(name), changes=True)
         except ApiResponseError as failure:
             if not missing_ok or failure.err_code != ErrCode.STREAM_NOT_FOUND:
                 raise
