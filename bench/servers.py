@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import shutil
 import statistics
 import subprocess
@@ -193,28 +192,6 @@ def report(load: Load, found: dict[str, Figures], disk: float) -> None:
         print(f"  {line}", flush=True)
 
 
-def command_cpu_s(command: list[str], runs: int = 5) -> float:
-    """Return the median CPU seconds (user and system) of a command."""
-    seconds = []
-    for _ in range(runs):
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run(command, check=True, capture_output=True)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        seconds.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-    return statistics.median(seconds)
-
-
-def measure_commands(url: str) -> None:
-    """Print the CPU cost of short commands: help, and one request to a running server."""
-    natsctl = [str(Path(sys.executable).with_name("natsctl")), "-s", url]
-    create = [*natsctl, "str", "add", "START", "--subjects", "START.>", "--defaults"]
-    subprocess.run(create, check=True, capture_output=True)
-    print(f"python -c pass {command_cpu_s([sys.executable, '-c', 'pass']):.3f} s CPU", flush=True)
-    for words, target in (("--help", 0.05), ("str info START -j", 0.08)):
-        spent = command_cpu_s([*natsctl, *words.split()])
-        print(f"natsctl {words} {spent:.3f} s CPU (target {target}: {verdict(spent <= target)})", flush=True)
-
-
 class Candidate(NamedTuple):
     """A server to be measured: its name, kind, additional environment, and the text of its configuration file."""
 
@@ -301,7 +278,6 @@ def main() -> None:
     options = parsed()
     print(f"load of this machine before: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
     with started(options.against) as servers:
-        measure_commands(servers[PLAIN].url)
         load_generator = generator()
         if load_generator is None:
             print("Go is not on PATH: the load generator cannot be built, no rates")
