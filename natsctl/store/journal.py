@@ -15,7 +15,6 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Sequence
-from hashlib import blake2b
 from typing import NamedTuple
 from zlib import crc32
 
@@ -235,6 +234,8 @@ def parse_meta_record(data: bytes) -> MetaRecord | None:
 
 def inherited_identity(store: bytes, stream_id: int) -> bytes:
     """Return the identity of a stream of format 1, created without one."""
+    from hashlib import blake2b  # half a megabyte, for stores of earlier versions
+
     return blake2b(store + stream_id.to_bytes(8, "little"), digest_size=IDENTITY_BYTES).digest()
 
 

@@ -8,6 +8,7 @@ name is its subject. Source: probes of nats-server 2.15.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cache
 from itertools import islice
 from operator import itemgetter
 from typing import Final, cast
@@ -48,8 +49,6 @@ _PAIR_BITS: Final = 14
 _PAIR_MASK: Final = (1 << _PAIR_BITS) - 1
 _LOW_BITS: Final = 2 * _PAIR_BITS
 _LOW_MASK: Final = (1 << _LOW_BITS) - 1
-_PAIRS: Final = tuple(bytes((low & 0x7F | 0x80, low >> 7 | 0x80)) for low in range(1 << _PAIR_BITS))
-"""Two bytes of a varint that continues."""
 _READ_BYTES: Final = 1 << 18
 """Records that are looked for at once."""
 _MAX_NAME_BYTES: Final = 1 << 20
@@ -81,6 +80,12 @@ class _Consumer(Model):
     state: _State | None = None
 
 
+@cache
+def _pairs() -> tuple[bytes, ...]:
+    """Return each two bytes of a varint that continues; the native module does without these 16,384 objects."""
+    return tuple(bytes((low & 0x7F | 0x80, low >> 7 | 0x80)) for low in range(1 << _PAIR_BITS))
+
+
 def _record(name: bytes, ts_ns: int, seq: int, header: bytes, payload: bytes) -> bytes:
     numbers = (len(name), zigzag(ts_ns), seq, len(header), len(payload))
     return b"".join([*map(uvarint, numbers), name, header, payload])
@@ -103,7 +108,8 @@ class _Varints:
             return uvarint(value)
         if high != self._high:
             self._high, self._high_text = high, uvarint(high)
-        return _PAIRS[low & _PAIR_MASK] + _PAIRS[low >> _PAIR_BITS] + self._high_text
+        pairs = _pairs()
+        return pairs[low & _PAIR_MASK] + pairs[low >> _PAIR_BITS] + self._high_text
 
 
 class WriterV2:

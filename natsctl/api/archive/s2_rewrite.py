@@ -8,6 +8,7 @@ Spark's executors. Source: the Snappy format description and S2's description of
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from itertools import repeat as times
 from typing import Final
 
@@ -34,10 +35,14 @@ _ONE_COPY: Final = tuple(_TAGS[length - 1 << 2 | 2] for length in range(4, 9))
 """The tags of copies with offsets of two bytes, by the length in the tag of a repeat."""
 _ONE_LONGER: Final = tuple(_TAGS[length - 1 << 2 | 2] if length <= _COPY_BYTES else b"" for length in range(8, 264))
 """The same tags by the byte after `_LONGER`; empty if the repeat needs more than one copy."""
-_NEAR: Final = {bytes((tag, low)): bytes((low, tag >> 5)) for tag in range(1, 256, 4) for low in range(256)}
-"""The offsets of copies that have a part of it in their tag, in two bytes."""
 _FAR: Final = 3
 """Low bits of the tags of copies with a four-byte offset."""
+
+
+@cache
+def _near_offsets() -> dict[bytes, bytes]:
+    """Return the two bytes of each offset that is partly in a tag; 2 MB, for blocks left to Python."""
+    return {bytes((tag, low)): bytes((low, tag >> 5)) for tag in range(1, 256, 4) for low in range(256)}
 
 
 class S2BlockError(Exception):
@@ -68,7 +73,7 @@ def as_snappy(block: bytes) -> Iterator[bytes]:
             tag, kind = block[place], block[source] & 3
             spelled = _ONE_COPY[tag >> 2] if tag < _LONGER else _ONE_LONGER[block[place + 2]] if tag == _LONGER else b""
             if spelled and kind != _FAR:
-                offset = block[source + 1 : source + 3] if kind == 2 else _NEAR[block[source : source + 2]]
+                offset = block[source + 1 : source + 3] if kind == 2 else _near_offsets()[block[source : source + 2]]
                 parts += block[done:place], spelled, offset
                 done = place + _REPEATS[tag]
                 continue

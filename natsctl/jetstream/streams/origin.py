@@ -11,7 +11,6 @@ identity of the origin; older servers refuse that and get a plain direct consume
 from __future__ import annotations
 
 from collections.abc import Sequence
-from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
 from msgspec import field
@@ -43,6 +42,8 @@ _HASH_CHARS: Final = 8
 
 
 def short_hash(text: str) -> str:
+    from hashlib import sha256  # half a megabyte, for streams with sources
+
     digest = sha256(text.encode()).digest()[:_HASH_CHARS]
     return bytes(_DIGITS[byte % len(_DIGITS)] for byte in digest).decode()
 
