@@ -280,6 +280,18 @@ class SubjectIndex(Generic[T]):
         cost, self._nodes = self._nodes // NODES_PER_SUBJECT, 0
         return cost
 
+    def clearing(self) -> Steps[None]:
+        """Free all nodes in steps."""
+        waiting, count = [self._root], 0
+        self._root = IndexNode()
+        while waiting:
+            node = waiting.pop()
+            waiting += node.children.values()
+            node.children = _CHILDLESS
+            count += 1
+            if not count % WALK_STEP:
+                yield STEP
+
     def __iter__(self) -> Iterator[T]:
         """Yield the owners; the index may change meanwhile, and changes may show or not."""
         waiting = [self._root]
@@ -431,6 +443,7 @@ def first_overlap(patterns: Sequence[str]) -> Steps[tuple[int, int] | None]:
             found = first, place
         elif found is None:
             index.add(raw, place)
+    yield from index.clearing()
     return found
 
 
@@ -456,9 +469,11 @@ def first_covered(patterns: Sequence[str]) -> Steps[int | None]:
         cost += cost_of(pattern)
         for owners in index.meeting(pattern.encode("utf-8", "surrogatepass"), covering=True):
             if any(owner != place for owner in owners):
+                yield from index.clearing()
                 return place
             cost += index.take_cost()
             if cost >= STEP:
                 yield cost
                 cost = 0
+    yield from index.clearing()
     return None

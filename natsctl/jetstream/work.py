@@ -56,6 +56,7 @@ class Work:
     """The jobs of one stream, and the calls that wait for them."""
 
     __slots__ = (
+        "_begun",
         "_changes",
         "_deferred",
         "_engine",
@@ -79,6 +80,8 @@ class Work:
         self._requests = 0
         self._deferred: dict[Runnable, None] = {}
         self._running = self._shut = False
+        self._begun = 0
+        """Cost of jobs that began as others ended."""
         self.closed = False
         """True if messages, acks and direct gets have to wait too."""
 
@@ -99,6 +102,7 @@ class Work:
             try:
                 while self._jobs and spent < FIRST_SLICE:
                     spent += self._step()
+                self._begun = spent
             finally:  # a fault in one call must not leave the stream closed to all others
                 self._continue()
 
@@ -108,7 +112,7 @@ class Work:
 
     def _step(self) -> int:
         job = self._jobs[0]
-        self._running = True
+        self._running, self._begun = True, 0
         try:
             return next(job.steps)
         except StopIteration as end:
@@ -122,7 +126,7 @@ class Work:
             raise
         finally:
             self._running = False
-        return 1
+        return 1 + self._begun
 
     def _ended(self, job: _Job, result: object) -> None:
         self._jobs.popleft()
