@@ -282,11 +282,9 @@ def _is_exported(live: LiveAsset, ephemeral: bool) -> bool:
     if not live.key.consumer:
         return True
     config = live.config
-    if live.key.consumer == COPYING_CONSUMER:
+    if live.key.consumer == COPYING_CONSUMER or config.get("direct") or config.get("sourcing"):
         return False
-    if config.get("durable_name"):
-        return True
-    return ephemeral and not (config.get("direct") or config.get("sourcing"))
+    return ephemeral or bool(config.get("durable_name"))
 
 
 def _wanted(live: LiveAsset) -> DesiredAsset:

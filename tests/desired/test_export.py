@@ -113,7 +113,7 @@ def test_consumers_without_a_durable_name_are_exported_on_request_and_internal_o
         AssetKey("S", "D"): {"config": {"durable_name": "D", "name": "D"}},
         AssetKey("S", "E"): {"config": {"name": "E", "inactive_threshold": 5 * SECOND}},
         AssetKey("S", "M"): {"config": {"name": "M", "direct": True, "deliver_subject": "x", "sourcing": True}},
-        AssetKey("S", "N"): {"config": {"name": "N", "sourcing": True, "inactive_threshold": SECOND}},
+        AssetKey("S", "N"): {"config": {"name": "N", "durable_name": "N", "sourcing": True}},
     }
     live_state = LiveState({key: LiveAsset(key, info) for key, info in infos.items()})
     assert [key.consumer for key in wanted_of(live_state).wanted] == ["", "D"]

@@ -84,7 +84,8 @@ class LiveServer:
         """All configurations, as the server says them, but of the consumers that mirrors and sources make."""
         assets = self.ask(read_live_state(self.manager)).assets
         configs = {key: without_server_made(without_labels(live.config)) for key, live in assets.items()}
-        return {key: config for key, config in configs.items() if not config.get("direct")}
+        made_by_server = ("direct", "sourcing")
+        return {key: config for key, config in configs.items() if not any(map(config.get, made_by_server))}
 
     def natsctl(self, *words: str) -> str:
         """What a command prints; it has to succeed. All that is destroyed was made by hand."""
