@@ -198,7 +198,7 @@ async def test_a_copy_survives_its_message(server: Any) -> None:
         await manager.stream_purge("S")
         letters = await read_letters(manager)
         await describe(manager, letters, await capture_streams(manager))
-        assert [(letter.seq, letter.exists, letter.copied, letter.subject) for letter in letters] == [
+        assert sorted((letter.seq, letter.exists, letter.copied, letter.subject) for letter in letters) == [
             (1, False, False, ""), (2, False, True, "s.1"), (3, False, True, "s.2"),
         ]  # fmt: skip
         await manager.stream_create({"name": "Q", "subjects": ["q"], "storage": "memory"})
@@ -208,7 +208,7 @@ async def test_a_copy_survives_its_message(server: Any) -> None:
         assert message.body == b"body 1"
         assert message.headers["Dead-Letter-Subject"] == "s.1"
         left = await read_letters(manager)
-        assert [letter.seq for letter in left] == [1, 3]
+        assert sorted(letter.seq for letter in left) == [1, 3]
 
 
 @pytest.mark.both

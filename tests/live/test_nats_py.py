@@ -170,8 +170,9 @@ async def test_watchers_see_the_latest_values_then_an_end_then_every_change(js: 
     assert await seen_at_start(some, 1) == [("a.x", None, 3)]
     await bucket.delete("a.x")
     await bucket.put("b.y", b"3")
-    await bucket.purge("b.y")
-    assert await seen(everything, 3) == [("a.x", "DEL", 5), ("b.y", None, 6), ("b.y", "PURGE", 7)]
+    assert await seen(everything, 2) == [("a.x", "DEL", 5), ("b.y", None, 6)]
+    await bucket.purge("b.y")  # which removes what a slow consumer has not delivered yet
+    assert await seen(everything, 1) == [("b.y", "PURGE", 7)]
     assert await seen(some, 1) == [("a.x", "DEL", 5)]
 
 
