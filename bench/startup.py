@@ -9,8 +9,8 @@ figures are wall time and processor time, the best of several, next to the figur
 Bytecode has to be kept (no PYTHONDONTWRITEBYTECODE), else every process compiles what it imports.
 
 `--servers 30` starts servers instead, 30 of each in turn: the time from the spawn to an open connection, to INFO
-and to the first PONG, median and 95th percentile, and the processor time of the process, on an idle machine and beside
-`--busy` loops, on an empty store and on one with many streams.
+and to the first PONG, median and 95th percentile, and the processor time until then, on an idle machine and beside
+`--busy` loops, on an empty store and on one of 1,000 streams with 1,000 messages each, after a stop and after a kill.
 `--against FOLDER` adds another tree of natsctl, such as a worktree of an older commit; ratios are to nats-server's.
 """
 
@@ -34,7 +34,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from bench.listing import cost, costs
-from bench.measure import api, verdict
+from bench.measure import Target, api, cpu_ns, verdict
 from natsctl.testing.certificates import Authority
 from natsctl.testing.process import ServerProcess, reference_binary
 from tests.support.raw_client import RawClient
@@ -142,10 +142,11 @@ accounts: {
 system_account: SYS
 """
 RETRY_S: Final = 0.001
+FILLED_WITHIN_S: Final = 120.0
 
 
 class Start(NamedTuple):
-    """Seconds from spawn to the connection, INFO and PONG, and CPU seconds to PONG and through the stop."""
+    """Seconds from spawn to the connection, INFO and PONG, and CPU seconds until then."""
 
     connected_s: float
     info_s: float
@@ -171,8 +172,8 @@ def free_port() -> int:
         return int(listener.getsockname()[1])
 
 
-def start_once(command: Sequence[str], tree: Path, secure: bool) -> Start:
-    """Start a server, exchange INFO and PONG, and stop it."""
+def start_once(command: Sequence[str], tree: Path, secure: bool, kill: bool = False) -> Start:
+    """Start a server, exchange INFO and PONG, and stop it, or kill it after a message to each stream."""
     port = free_port()
     begun_s = time.perf_counter()
     words = [*command, "-a", "127.0.0.1", "-p", str(port)]
@@ -198,15 +199,23 @@ def start_once(command: Sequence[str], tree: Path, secure: bool) -> Start:
         while b"PONG" not in heard:
             heard += connection.recv(1 << 16)
         pong_s = time.perf_counter() - begun_s
+        cpu_s = cpu_ns(process.pid, all_threads=True) / 1e9
+        if kill:
+            connection.sendall(
+                b"".join(b"PUB S%d.a 1\r\nx\r\n" % number for number in range(STORED_STREAMS)) + b"PING\r\n"
+            )
+            while b"PONG" not in connection.recv(1 << 16):
+                pass
         connection.close()
-    process.terminate()
-    _, _, used = os.wait4(process.pid, 0)
-    process.returncode = 0
-    return Start(connected_s, info_s, pong_s, used.ru_utime + used.ru_stime)
+    process.kill() if kill else process.terminate()
+    process.wait()
+    return Start(connected_s, info_s, pong_s, cpu_s)
 
 
-STORED_STREAMS: Final = 2000
-STORED_MSGS: Final = 20
+STORED_STREAMS: Final = 1000
+STORED_MSGS: Final = 1000
+CPU_TARGET: Final = Target(1.2)
+"""Of a start on that store."""
 
 
 async def publish_all(url: str) -> None:
@@ -215,9 +224,9 @@ async def publish_all(url: str) -> None:
     for number in range(STORED_STREAMS):
         name = f"S{number}"
         await api(client, f"STREAM.CREATE.{name}".encode(), {"name": name, "subjects": [f"{name}.>"]})
-        for _ in range(STORED_MSGS):
+        for _ in range(STORED_MSGS - 1):
             client.publish(f"{name}.a".encode(), b"x" * 128)
-    await client.flush()
+        await client.request(f"{name}.a".encode(), b"x" * 128, FILLED_WITHIN_S)
     await client.close()
 
 
@@ -241,9 +250,19 @@ def fill_store(command: Sequence[str], tree: Path, folder: str) -> None:
 
 
 def compare_starts(
-    rounds: int, against: Path | None, title: str, flags: Sequence[str], store: bool, *, full: bool = False
+    rounds: int,
+    against: Path | None,
+    title: str,
+    flags: Sequence[str],
+    store: bool,
+    *,
+    full: bool = False,
+    kill: bool = False,
 ) -> None:
-    """Print the cost of starts with these flags, a line for each server; `full` is on a store with many streams."""
+    """Print the cost of starts with these flags, a line for each server.
+
+    `full` is on a store with many streams, and has a target; with `kill` each server was killed before.
+    """
     own = [sys.executable, "-m", "natsctl", "server", "run"]
     servers: dict[str, tuple[list[str], Path]] = {"natsctl": (own, Path.cwd())}
     if against is not None:
@@ -259,7 +278,7 @@ def compare_starts(
             for name, (command, tree) in servers.items():
                 with tempfile.TemporaryDirectory() as empty:
                     words = [*command, *flags, *(("-js", "-sd", stores.get(name, empty)) if store else ())]
-                    start = start_once(words, tree, "TLS" in title)
+                    start = start_once(words, tree, "TLS" in title, kill)
                 if number:  # the first one compiles, and fills the page cache
                     starts[name].append(start)
     print(f"\n{title}", flush=True)
@@ -270,7 +289,11 @@ def compare_starts(
             late = sorted(values)[int(0.95 * len(values))]
             parts.append(f"{what} {statistics.median(values) * 1000:6.1f} ms (95 %: {late * 1000:6.1f})")
         ratio = statistics.median(one.pong_s for one in runs) / floor
-        print(f"  {name:12} {'   '.join(parts)}   ratio {ratio:.1f}", flush=True)
+        line = f"  {name:12} {'   '.join(parts)}   ratio {ratio:.1f}"
+        if full and name == "natsctl" and "nats-server" in starts:
+            used, most = (statistics.median(start.cpu_s for start in starts[kind]) for kind in (name, "nats-server"))
+            line += f"   processor {used / most:.2f}{CPU_TARGET.judged('processor', used, most)}"
+        print(line, flush=True)
 
 
 def starts_of_servers(rounds: int, busy: int, against: Path | None) -> None:
@@ -288,6 +311,7 @@ def starts_of_servers(rounds: int, busy: int, against: Path | None) -> None:
                 compare_starts(rounds, against, f"JetStream on an empty store, {where}", (), True)
                 large = f"JetStream on {STORED_STREAMS} streams of {STORED_MSGS} messages, {where}"
                 compare_starts(rounds, against, large, (), True, full=True)
+                compare_starts(rounds, against, f"{large}, after a kill", (), True, full=True, kill=True)
                 compare_starts(rounds, against, f"accounts, {where}", ("-c", str(accounts)), False)
                 compare_starts(rounds, against, f"TLS, {where}", secure, False)
 
