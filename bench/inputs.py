@@ -34,7 +34,7 @@ from tests.support.callouts import Request as CalloutRequest
 from tests.support.operators import Operator, OperatorAccount
 from tests.support.raw_client import Disconnected, RawClient
 
-CPU_S: Final = 0.050
+CPU_S: Final = 0.020
 GROWTH: Final = 20
 """Ten times n log n, and what a busy machine adds."""
 TOO_LONG_S: Final = 20.0
