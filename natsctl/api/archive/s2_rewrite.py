@@ -8,7 +8,6 @@ Spark's executors. Source: the Snappy format description and S2's description of
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
 from itertools import repeat as times
 from typing import Final
 
@@ -39,10 +38,14 @@ _FAR: Final = 3
 """Low bits of the tags of copies with a four-byte offset."""
 
 
-@cache
+_near: dict[bytes, bytes] = {}
+
+
 def _near_offsets() -> dict[bytes, bytes]:
     """Return the two bytes of each offset that is partly in a tag; 2 MB, for blocks left to Python."""
-    return {bytes((tag, low)): bytes((low, tag >> 5)) for tag in range(1, 256, 4) for low in range(256)}
+    if not _near:  # executors without natsctl would look for a function of functools.cache by its name
+        _near.update({bytes((tag, low)): bytes((low, tag >> 5)) for tag in range(1, 256, 4) for low in range(256)})
+    return _near
 
 
 class S2BlockError(Exception):

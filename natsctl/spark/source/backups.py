@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from natsctl.spark.source.arrays import int_array
 from natsctl.spark.source.errors import BackupError, OptionError, StreamNotFoundError
@@ -25,6 +25,8 @@ from natsctl.spark.source.rows import Rows, RowShape
 from natsctl.spark.source.source_options import EARLIEST, LATEST, Options, subject_pattern
 
 if TYPE_CHECKING:
+    from pyspark.sql.datasource import Filter  # of Spark 4.1
+
     from natsctl.api.archive.archive import ArchivedMessage
     from natsctl.client.backup.reader import OpenBackup
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyspark
@@ -18,7 +18,6 @@ from pyspark.sql.datasource import (
     DataSourceStreamReader,
     DataSourceStreamWriter,
     DataSourceWriter,
-    Filter,
     InputPartition,
 )
 from pyspark.sql.types import LongType, StringType, StructField, StructType
@@ -38,6 +37,9 @@ from natsctl.spark.source.source_options import ANY_READ, BATCH_READ, STREAM_REA
 from natsctl.spark.source.spark_api import ARROW_STREAM_WRITES_SINCE, FILTERS_SINCE, LIMITS_SINCE, RELEASE
 from natsctl.spark.source.stream_reader import Follower, JetStreamStreamReader, RefusedStreamReader, admission_of
 from natsctl.spark.source.writers import JetStreamBatchWriter, JetStreamStreamWriter
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import Filter  # of Spark 4.1
 
 
 class JetStreamBatchReader(DataSourceReader):

@@ -16,10 +16,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import Filter, InputPartition
+from pyspark.sql.datasource import InputPartition
 
 from natsctl.spark.source.errors import ApiRefusedError, OptionError, SourceNotAuthorisedError, StreamNotFoundError
 from natsctl.spark.source.fetch import read_range
@@ -30,6 +30,9 @@ from natsctl.spark.source.offsets import StreamBounds, check_begin, check_planne
 from natsctl.spark.source.read_request import Reading, cores
 from natsctl.spark.source.rows import RowShape
 from natsctl.spark.source.source_options import EARLIEST, LATEST, check_subject, meet
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import Filter  # of Spark 4.1
 
 _EQUAL = ("EqualTo", "EqualNullSafe", "In")
 _NEVER_NULL = ("stream", "seq", "subject", "timestamp")
