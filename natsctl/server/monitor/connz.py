@@ -313,7 +313,7 @@ def _choose(broker: Broker, options: ConnzOptions) -> Making[tuple[int, list[Ses
 def _subscribed(peers: Iterable[Session | LeafLink], pattern: bytes) -> Making[list[Session | LeafLink]]:
     found: list[Session | LeafLink] = []
     for peer in peers:
-        for number, subject in enumerate(tuple(_subjects(peer)), 1):
+        for number, subject in enumerate(_subjects(peer), 1):
             if overlaps(pattern, subject):
                 found.append(peer)
                 break
@@ -323,8 +323,8 @@ def _subscribed(peers: Iterable[Session | LeafLink], pattern: bytes) -> Making[l
     return found
 
 
-def _subjects(one: Session | LeafLink) -> Iterator[bytes]:
-    return (sub.subject for sub in one.subs.values()) if isinstance(one, Session) else iter(one.subjects())
+def _subjects(one: Session | LeafLink) -> list[bytes]:
+    return [sub.subject for sub in one.subs.values()] if isinstance(one, Session) else [*one.subjects()]
 
 
 def _stop_ns(one: Session | LeafLink) -> int:
@@ -337,7 +337,7 @@ _ORDERS: Final[dict[str, tuple[_Key, bool]]] = {
     "": _CID,
     "cid": _CID,
     "start": _CID,
-    "subs": (lambda broker, one: len(list(_subjects(one))) or getattr(one, "left_count", 0), True),
+    "subs": (lambda broker, one: len(_subjects(one)) or getattr(one, "left_count", 0), True),
     "pending": (lambda broker, one: one.pending_bytes, True),
     "msgs_to": (lambda broker, one: one.out_msgs, True),
     "msgs_from": (lambda broker, one: one.in_msgs, True),
