@@ -1,4 +1,4 @@
-"""A headless Chromium for tests of the status page, where one is installed."""
+"""A disk with room for tests of the monitor, and a headless Chromium for the status page, where one is installed."""
 
 from __future__ import annotations
 
@@ -14,12 +14,25 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
 WITHIN_S = 60.0
 """How long a page may take for what it is to show."""
 STARTS_WITHIN_S = 100.0
+
+
+def disk(free: int) -> Any:
+    usage = type("usage", (), {"total": 100 << 30, "used": 100 - free << 30, "free": free << 30})
+    return patch("shutil.disk_usage", return_value=usage)
+
+
+@pytest.fixture(autouse=True)
+def disk_with_room() -> Iterator[None]:
+    """Report no problem of the disk that the tests run on."""
+    with disk(free=60):
+        yield
 
 
 class Tab:

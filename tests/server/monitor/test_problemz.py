@@ -23,15 +23,15 @@ from natsctl.server.monitor.pages import Monitor
 from natsctl.server.monitor.problemz import DISCONNECTED_NS, KINDS
 from natsctl.server.options import ServerOptions
 from natsctl.store.store import Store
+from tests.server.monitor.conftest import disk
 from tests.support import patient_client
 
 
 @pytest.fixture
 async def server(tmp_path: Path) -> AsyncIterator[ServerInstance]:
     options = ServerOptions(host="127.0.0.1", port=-1, jetstream=True, store_dir=tmp_path)
-    with disk(free=60):
-        async with ServerInstance(options) as running:
-            yield running
+    async with ServerInstance(options) as running:
+        yield running
 
 
 @pytest.fixture
@@ -39,11 +39,6 @@ async def client(server: ServerInstance) -> AsyncIterator[Client]:
     connected = await patient_client.connect(server.url, name="the client")
     yield connected
     await connected.close()
-
-
-def disk(free: int) -> Any:
-    usage = type("usage", (), {"total": 100 << 30, "used": 100 - free << 30, "free": free << 30})
-    return patch("natsctl.server.monitor.problemz.shutil.disk_usage", return_value=usage)
 
 
 def listed(server: ServerInstance, query: str = "") -> dict[str, Any]:
