@@ -125,9 +125,10 @@ def parse_length(text: str) -> int:
     return ns
 
 
-def plural(number: int, noun: str) -> str:
-    """Return `number` with its noun, given in the singular: "1 message", "1,234 messages"."""
-    return f"1 {noun}" if number == 1 else f"{number:,} {noun}s"
+def plural(number: int, noun: str, verbs: tuple[str, str] | None = None) -> str:
+    """Return `number` with its noun, given in the singular, and a verb: "1 message waits", "1,234 messages wait"."""
+    verb = f" {verbs[number != 1]}" if verbs else ""
+    return f"1 {noun}{verb}" if number == 1 else f"{number:,} {noun}s{verb}"
 
 
 def format_size(size: int) -> str:

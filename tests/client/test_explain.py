@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from natsctl.api.errors import ApiResponseError
 from natsctl.api.times import format_time
 from natsctl.client.explain.consumer import explain_consumer
 from natsctl.client.explain.explanation import Explanation, near_misses
@@ -267,6 +268,46 @@ async def partly_interesting(manager: Manager) -> None:
     await consumer(manager, filter_subject="s.a")
 
 
+@situation("interest retention: messages that no consumer selects", "stream S")
+async def narrowly_interesting(manager: Manager) -> None:
+    await make(manager, 0, retention="interest")
+    await consumer(manager, filter_subject="s.b")
+    await publish(manager, "s.a")
+
+
+async def copy(manager: Manager, **mirror: Any) -> None:
+    await manager.stream_create({"name": "O", "subjects": ["o.>"], "storage": "memory"})
+    await publish(manager, "o.a")
+    await manager.stream_create({"name": "S", "mirror": {"name": "O", **mirror}, "storage": "memory"})
+    await asyncio.sleep(0.2)
+
+
+@situation("the mirror O has no message that the filter o.A selects", "stream S")
+async def mistaken_copy(manager: Manager) -> None:
+    await copy(manager, filter_subject="o.A")
+
+
+@situation("the mirror O has no message after opt_start_time 2200", "stream S")
+async def future_copy(manager: Manager) -> None:
+    await copy(manager, opt_start_time="2200-01-01T00:00:00Z")
+
+
+@situation("nothing has arrived from O", "consumer S C")
+async def consumed_copy(manager: Manager) -> None:
+    await future_copy(manager)
+    await consumer(manager)
+
+
+@situation("messages without the header Nats-Incr are refused", "stream S")
+async def counting(manager: Manager) -> None:
+    await make(manager, allow_msg_counter=True)
+
+
+@situation("publishers get no ack", "stream S")
+async def silent(manager: Manager) -> None:
+    await make(manager, no_ack=True)
+
+
 @situation("the mirror GONE does not exist", "stream S")
 async def orphaned(manager: Manager) -> None:
     await manager.stream_create({"name": "GONE", "subjects": ["g"], "storage": "memory"})
@@ -311,7 +352,20 @@ async def unread(manager: Manager) -> None:
     await consumer(manager, filter_subject="s.b")
 
 
+@situation("2 streams store subjects of it: S, T", "subject *.a", healthy=True)
+async def several(manager: Manager) -> None:
+    await make(manager)
+    await manager.stream_create({"name": "T", "subjects": ["t.>"], "storage": "memory"})
+
+
 # -- messages
+
+
+@situation("consumers: skipped 1", "message S 2", healthy=True)
+async def passed_over(manager: Manager) -> None:
+    await make(manager, 3)
+    await consumer(manager, deliver_policy="by_start_sequence", opt_start_seq=3)
+    await fetch(manager, 1, ack=True)
 
 
 @situation("the message does not exist yet", "message S 9")
@@ -360,6 +414,31 @@ async def not_overflowing(manager: Manager) -> None:
     await consumer(manager, priority_policy="overflow", priority_groups=["G"])
     await ask(manager, batch=5, group="G", min_pending=100, expires=HOUR_NS)
     await settled(manager, lambda info: info["num_waiting"] == 1)
+
+
+@situation("the filter s.B selects no message of the stream, the other filters do", "consumer S C")
+async def partly_unmatched(manager: Manager) -> None:
+    await make(manager, 1)
+    await publish(manager, "s.b")
+    await consumer(manager, filter_subjects=["s.a", "s.B"])
+    await fetch(manager, 1, ack=True)
+
+
+@situation("no client asks for messages; 4 messages were removed before delivery", "consumer S C")
+async def overtaken(manager: Manager) -> None:
+    await make(manager, 0, max_msgs=2)
+    await consumer(manager)
+    for _ in range(6):
+        await publish(manager, "s.a")
+
+
+@situation("1 message waits for an ack or a redelivery, 1 of them delivered more than once", "consumer S C")
+async def repeated(manager: Manager) -> None:
+    await make(manager, 1)
+    await consumer(manager, backoff=[50_000_000, HOUR_NS], max_deliver=5)
+    await fetch(manager, 1)
+    await asyncio.sleep(0.1)
+    await fetch(manager, 1)
 
 
 @situation("the maximum of 1 waiting pull request is reached", "consumer S C")
@@ -508,6 +587,8 @@ PERMITTED = {
     "stream": ["$JS.API.STREAM.INFO.S"],
     "message": ["$JS.API.STREAM.INFO.S", "$JS.API.STREAM.MSG.GET.S"],
     "subject": ["$JS.API.STREAM.LIST", "$JS.API.CONSUMER.LIST.*", "$SYS.REQ.USER.INFO"],
+    "publisher": ["$SYS.REQ.USER.INFO", "s.a"],
+    "none": ["$JS.API.STREAM.INFO.T"],
 }
 """The subjects that docs/permissions.md requires for each explanation."""
 
@@ -521,26 +602,38 @@ async def test_an_explanation_needs_no_more_than_the_page_says_and_names_what_it
         for name, allowed in PERMITTED.items()
     ]
     config = tmp_path / "nats.conf"
-    accounts = {"A": {"jetstream": {"max_mem": 10**6}, "users": [{"user": "all", "password": "p"}, *users]}}
+    accounts = {
+        "A": {"jetstream": {"max_mem": 10**6}, "users": [{"user": "all", "password": "p"}, *users]},
+        "B": {"users": [{"user": "bare", "password": "p"}]},
+    }
     config.write_text(json.dumps({"listen": "127.0.0.1:-1", "jetstream": {}, "accounts": accounts}))
     with ServerProcess(tmp_path / "server", kind, "-c", str(config)) as server:
         async with await connected(server.url, user="all", password="p") as connection:
             await make(manager := Manager(connection), 1)
             await consumer(manager, filter_subject="s.b")
         verdicts, unknown = {}, {}
-        for name, target in (("consumer", "S C"), ("stream", "S"), ("message", "S 1"), ("subject", "s.a")):
+        targets = {"consumer": "S C", "stream": "S", "message": "S 1", "subject": "s.a", "publisher": "s.a"}
+        for name, target in targets.items():
             async with await connected(server.url, user=name, password="p") as connection:
-                explanation = await EXPLAINERS[name](Manager(connection), *target.split())
+                explain = EXPLAINERS.get(name, explain_subject)
+                explanation = await explain(Manager(connection), *target.split())
             verdicts[name] = explanation.verdict
             unknown[name] = [line for line in explanation.unknown if "not authorised" in line]
+        async with await connected(server.url, user="none", password="p") as connection:
+            assert (await explain_stream(Manager(connection), "T")).verdict == "stream T does not exist"
+        async with await connected(server.url, user="bare", password="p") as connection:
+            assert "no stream stores" in (await explain_subject(Manager(connection), "s.a")).verdict
+            with pytest.raises(ApiResponseError, match="not enabled"):
+                await explain_stream(Manager(connection), "S")
     assert verdicts == {
         "consumer": "the consumer has delivered everything that it selects",
         "stream": "the stream accepts messages and keeps them",
         "message": "the message is stored",
         "subject": "this user may not publish to the subject",
+        "publisher": "this user may not subscribe to the subject",
     }
     assert {name: len(lines) for name, lines in unknown.items()} == {
-        "consumer": 1, "stream": 1, "message": 1, "subject": 0
+        "consumer": 1, "stream": 1, "message": 1, "subject": 0, "publisher": 1
     }  # fmt: skip
 
 

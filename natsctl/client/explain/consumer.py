@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Final
 from natsctl.api.consumer import AckPolicy, DeliverPolicy, PriorityPolicy, ReplayPolicy
 from natsctl.api.consumer_config import filters_of
 from natsctl.api.errors import ApiResponseError, UnreachableError, closest
+from natsctl.api.subjects import overlaps
 from natsctl.api.units import SECOND, format_duration, format_size, plural
 from natsctl.client.explain.evidence import (
+    ALL,
     ConsumerFacts,
     absent_replicas,
     ago,
@@ -21,7 +23,7 @@ from natsctl.client.explain.evidence import (
     leaderless,
     messages_from,
     moment,
-    newest_message,
+    newest_messages,
     permitted,
     span,
     subjects_of,
@@ -33,6 +35,7 @@ from natsctl.client.explain.explanation import (
     Outcome,
     apply_rules,
     causes_of,
+    is_selected,
     listed,
     near_misses,
 )
@@ -46,9 +49,11 @@ RECENT_NS: Final = 5 * SECOND
 """A consumer that delivered within this time is moving."""
 NEAR_END: Final = 0.8
 """Part of the inactive threshold after which a consumer without activity is about to be removed."""
+_WAIT: Final = ("waits", "wait")
+_WERE: Final = ("was", "were")
 _UNSEEN: Final = (
     "how often each message was delivered, and until when a client works on it: servers report only their number",
-    "the thresholds and sizes that waiting pull requests ask for",
+    "the thresholds and sizes that waiting pull requests ask for, and requests that were refused",
 )
 
 
@@ -67,8 +72,9 @@ async def explain_consumer(manager: Manager, stream: str, consumer: str) -> Expl
         cause = Cause(text, evidence, "natsctl server report jetstream")
         return Explanation(about, text, [cause], [])
     if answer is None:
-        names = await manager.consumer_names(stream)
-        evidence = [f"Stream {stream} has {plural(len(names), 'consumer')}: {listed(names) or 'none'}"]
+        hidden: list[str] = []
+        names = await permitted(manager.consumer_names(stream), [], hidden, "the names of other consumers")
+        evidence = hidden or [f"Stream {stream} has {plural(len(names), 'consumer')}: {listed(names) or 'none'}"]
         if near := closest(consumer, names):
             evidence.insert(0, f"similar names: {listed(near)}")
         evidence.append("a consumer without a durable name is removed when no client used it for a while")
@@ -85,7 +91,10 @@ def explain_facts(facts: ConsumerFacts) -> Explanation:
     if info.num_pending:
         healthy = f"messages are being delivered: {plural(info.num_pending, 'message')} left"
     about = f"Consumer {info.stream_name} > {info.name}"
-    return apply_rules(about, RULES, facts, healthy, unknown=[*_UNSEEN, *facts.unknown], state=_state(facts))
+    explanation = apply_rules(about, RULES, facts, healthy, unknown=[*_UNSEEN, *facts.unknown], state=_state(facts))
+    losses = [cause.text for cause in causes_of(LOSSES, facts) if cause.text != explanation.verdict]
+    explanation.verdict = "; ".join([explanation.verdict, *losses])
+    return explanation
 
 
 async def urgent_causes(manager: Manager, stream: StreamReport, consumer: ConsumerReport) -> list[Cause]:
@@ -95,19 +104,22 @@ async def urgent_causes(manager: Manager, stream: StreamReport, consumer: Consum
 
 async def _facts(manager: Manager, stream: StreamReport, consumer: ConsumerReport) -> ConsumerFacts:
     name, filters = stream.config.name, filters_of(consumer.config)
-    newest: StoredMsg | None = None
+    last_messages: dict[str, StoredMsg | None] = {}
     unknown: list[str] = []
     if stream.state.messages:
-        newest = await permitted(newest_message(manager, name, filters), None, unknown, "the messages")
+        last_messages = await permitted(newest_messages(manager, name, filters), {}, unknown, "the messages")
+    stored = [message for message in last_messages.values() if message is not None]
+    newest = max(stored, key=lambda message: message.seq, default=None)
     waiting: list[StoredMsg] = []
     floor, last = consumer.ack_floor.stream_seq, consumer.delivered.stream_seq
     if floor < last and consumer.config.ack_policy != AckPolicy.NONE and newest is not None:
         waiting = await messages_from(manager, name, filters, floor + 1, last, MAX_SHOWN)
     subjects: dict[str, int] = {}
-    if newest is None and stream.state.messages and not unknown:
+    if len(stored) < len(last_messages):
         subjects = await subjects_of(manager, name)
     lag = max((origin.lag for origin in (stream.mirror, *(stream.sources or ())) if origin is not None), default=0)
-    return ConsumerFacts(stream, consumer, moment(consumer.ts), newest, waiting, [*subjects], lag, unknown)
+    unmatched = [pattern for pattern, message in last_messages.items() if message is None]
+    return ConsumerFacts(stream, consumer, moment(consumer.ts), newest, waiting, unmatched, [*subjects], lag, unknown)
 
 
 def _state(facts: ConsumerFacts) -> list[str]:
@@ -150,11 +162,28 @@ def _unmatched(facts: ConsumerFacts) -> Outcome:
     if not facts.stream.state.messages or facts.unknown:
         return None
     evidence = [f"filter: {listed(filters)}"]
+    rule = facts.stream.config.subject_transform
+    if rule is not None and any(overlaps(rule.src or ALL, pattern) for pattern in filters):
+        evidence.append(f"subject_transform {rule.src or ALL} to {rule.dest}: a filter selects subjects as stored")
     for pattern in filters[:MAX_SHOWN]:
         evidence += [f"near miss: {text}" for text in near_misses(pattern, facts.subjects)]
     evidence.append(f"stored subjects: {listed(facts.subjects)}")
     step = f"natsctl stream subjects {facts.stream.config.name}"
     return Cause("the filter selects no message of the stream", evidence, step)
+
+
+def _partly_unmatched(facts: ConsumerFacts) -> Outcome:
+    """Explain a filter of several that selects nothing, if a subject comes close that no filter selects."""
+    if facts.newest is None:
+        return None
+    filters = filters_of(facts.consumer.config)
+    unread = [subject for subject in facts.subjects if not is_selected(filters, subject)]
+    for pattern in facts.unmatched[:MAX_SHOWN]:
+        if near := near_misses(pattern, unread):
+            text = f"the filter {pattern} selects no message of the stream, the other filters do"
+            step = f"natsctl stream subjects {facts.stream.config.name}"
+            return Cause(text, [f"near miss: {miss}" for miss in near], step)
+    return None
 
 
 def _empty(facts: ConsumerFacts) -> Outcome:
@@ -165,8 +194,8 @@ def _empty(facts: ConsumerFacts) -> Outcome:
     if facts.mirror_lag:
         text = "the stream is empty: it has not received the messages of its origin yet"
         return Cause(text, [f"a lag of {facts.mirror_lag:,} messages"], f"natsctl explain stream {name}")
-    if not state.last_seq:
-        origins = [origin for origin in (facts.stream.mirror, *(facts.stream.sources or ())) if origin is not None]
+    origins = [origin for origin in (facts.stream.mirror, *(facts.stream.sources or ())) if origin is not None]
+    if not state.last_seq or (origins and not moment(state.last_ts)):
         if not origins:
             return Cause("the stream has never stored a message", [], f"natsctl explain stream {name}")
         evidence = [f"{origin.name}: {origin.error.description if origin.error else 'no error'}" for origin in origins]
@@ -180,7 +209,7 @@ def _empty(facts: ConsumerFacts) -> Outcome:
         return None
     missed = state.last_seq - info.delivered.stream_seq
     evidence = [f"delivered up to {info.delivered.stream_seq:,}, the stream ended with message {state.last_seq:,}"]
-    text = f"the stream is empty: {plural(missed, 'message')} were removed before they were delivered"
+    text = f"the stream is empty: {plural(missed, 'message', _WERE)} removed before delivery"
     return Cause(text, evidence, f"natsctl explain stream {name}")
 
 
@@ -228,7 +257,7 @@ def _removed(facts: ConsumerFacts) -> Outcome:
         f"limits of the stream: {listed(limits) or 'none, so they were purged or deleted'}",
     ]
     most = "up to " if filters_of(info.config) else ""
-    text = f"{most}{plural(missed, 'message')} were removed before they were delivered"
+    text = f"{most}{plural(missed, 'message', _WERE)} removed before delivery"
     return Cause(text, evidence, f"natsctl explain stream {config.name}")
 
 
@@ -250,7 +279,7 @@ def _outstanding(facts: ConsumerFacts) -> Outcome:
         *_oldest(facts),
         f"ack_wait {format_duration(info.config.ack_wait)}, {info.num_redelivered:,} delivered more than once",
     ]
-    text = f"max_ack_pending is reached: {plural(info.num_ack_pending, 'message')} wait for an ack"
+    text = f"max_ack_pending is reached: {plural(info.num_ack_pending, 'message', _WAIT)} for an ack"
     step = f"acknowledge messages, or natsctl consumer edit {info.stream_name} {info.name} --max-pending {limit * 10}"
     return Cause(text, evidence, step)
 
@@ -282,7 +311,7 @@ def _pinned(facts: ConsumerFacts) -> Outcome:
         return Cause("another client is pinned: only it receives messages", evidence, step)
     if config.priority_policy == PriorityPolicy.OVERFLOW and info.num_pending and info.num_waiting:
         evidence = [
-            f"{info.num_waiting:,} pull requests wait, {info.num_pending:,} messages are not delivered",
+            f"{plural(info.num_waiting, 'pull request', _WAIT)}, {_undelivered(info)}",
             f"num_ack_pending {info.num_ack_pending:,}",
             "a pull request of an overflow group is served once min_pending or min_ack_pending is reached",
         ]
@@ -298,7 +327,7 @@ def _unbound(facts: ConsumerFacts) -> Outcome:
     if info.push_bound:
         return f"a client is subscribed to {target}"
     group = f" in queue group {info.config.deliver_group}" if info.config.deliver_group else ""
-    evidence = [f"deliver_subject {target}{group}", f"{info.num_pending:,} messages are not delivered"]
+    evidence = [f"deliver_subject {target}{group}", _undelivered(info)]
     step = f"natsctl consumer sub {info.stream_name} {info.name}"
     return Cause(f"nobody is subscribed to the deliver subject {target}{group}", evidence, step)
 
@@ -316,7 +345,7 @@ def _unasked(facts: ConsumerFacts) -> Outcome:
     if not info.num_pending or _is_recent(facts):
         return None
     evidence = [
-        f"{info.num_pending:,} messages are not delivered, num_waiting 0",
+        f"{_undelivered(info)}, num_waiting 0",
         f"last delivery: {ago(info.delivered.last_active, facts.now_ns)}",
     ]
     return Cause(
@@ -324,6 +353,10 @@ def _unasked(facts: ConsumerFacts) -> Outcome:
         evidence,
         f"natsctl consumer next {info.stream_name} {info.name}",
     )
+
+
+def _undelivered(info: ConsumerReport) -> str:
+    return f"{plural(info.num_pending, 'message', ('is', 'are'))} not delivered"
 
 
 def _is_recent(facts: ConsumerFacts) -> bool:
@@ -343,7 +376,9 @@ def _unacked(facts: ConsumerFacts) -> Outcome:
         f"last delivery: {ago(info.delivered.last_active, facts.now_ns)}",
         *_oldest(facts),
     ]
-    text = f"everything is delivered: {plural(info.num_ack_pending, 'message')} wait for an ack or their redelivery"
+    text = f"everything is delivered: {plural(info.num_ack_pending, 'message', _WAIT)} for an ack or a redelivery"
+    if repeated := min(info.num_redelivered, info.num_ack_pending):
+        text += f", {repeated:,} of them delivered more than once"
     return Cause(text, evidence, "acknowledge them, or wait for the redelivery")
 
 
@@ -378,7 +413,7 @@ def _repeated(facts: ConsumerFacts) -> Outcome:
         f"ack_wait {format_duration(config.ack_wait)}: a message that is not acknowledged in time comes again",
         *_oldest(facts),
     ]
-    text = f"{plural(pending, 'message')} were delivered more than once and are still not acknowledged"
+    text = f"{plural(pending, 'message', _WERE)} delivered more than once and still not acknowledged"
     return Cause(text, evidence, "find out why they fail, or work on them for longer with +WPI or a longer ack_wait")
 
 
@@ -399,14 +434,14 @@ def _floor(facts: ConsumerFacts) -> Outcome:
 def _slow(facts: ConsumerFacts) -> Outcome:
     info, config = facts.consumer, facts.consumer.config
     if config.rate_limit_bps and info.num_pending:
-        evidence = [f"rate_limit_bps {config.rate_limit_bps:,}", f"{info.num_pending:,} messages are not delivered"]
+        evidence = [f"rate_limit_bps {config.rate_limit_bps:,}", _undelivered(info)]
         return Cause(
             f"the rate limit of {config.rate_limit_bps:,} bits per second slows the deliveries",
             evidence,
             "edit the consumer",
         )
     if config.replay_policy == ReplayPolicy.ORIGINAL and info.num_pending:
-        evidence = ["replay_policy original", f"{info.num_pending:,} messages are not delivered"]
+        evidence = ["replay_policy original", _undelivered(info)]
         return Cause(
             "messages are replayed at the pace of their arrival", evidence, "copy the consumer with --replay instant"
         )
@@ -427,8 +462,9 @@ def _expiring(facts: ConsumerFacts) -> Outcome:
     used_ns = max(map(moment, (info.delivered.last_active, info.ack_floor.last_active, info.created)))
     if facts.now_ns - used_ns < limit * NEAR_END:
         return f"inactive_threshold {format_duration(limit)} is not near"
-    evidence = [f"inactive_threshold {format_duration(limit)}, no client uses it"]
-    return Cause("the consumer is about to be removed as inactive", evidence, "use it, or edit --inactive-threshold")
+    evidence = [f"inactive_threshold {format_duration(limit)}, last used {span(facts.now_ns - used_ns)} ago"]
+    text = "the consumer is about to be removed as inactive: no client uses it"
+    return Cause(text, evidence, "use it, or edit --inactive-threshold")
 
 
 def _behind(facts: ConsumerFacts) -> Outcome:
@@ -442,6 +478,7 @@ def _behind(facts: ConsumerFacts) -> Outcome:
 RULES: tuple[Callable[[ConsumerFacts], Outcome], ...] = (
     _paused,
     _leader,
+    _expiring,
     _empty,
     _unmatched,
     _skipped,
@@ -456,11 +493,13 @@ RULES: tuple[Callable[[ConsumerFacts], Outcome], ...] = (
     _repeated,
     _removed,
     _behind,
+    _partly_unmatched,
     _bodiless,
-    _expiring,
     _replicas,
 )
 """The rules of a consumer, in the order of their causes."""
+LOSSES: tuple[Callable[[ConsumerFacts], Outcome], ...] = (_exhausted, _removed)
+"""The rules about messages that will not be delivered: their causes are part of every verdict."""
 URGENT: tuple[Callable[[ConsumerFacts], Outcome], ...] = (
     _leader,
     _unmatched,

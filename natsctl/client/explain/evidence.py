@@ -44,8 +44,10 @@ class ConsumerFacts:
     """The last message that it selects; None if there is no such message."""
     waiting_messages: Sequence[StoredMsg] = ()
     """The first messages after its ack floor."""
+    unmatched: Sequence[str] = ()
+    """Its filters that select no message."""
     subjects: Sequence[str] = ()
-    """Subjects of the stream, if the consumer selects none of its messages."""
+    """Subjects of the stream, if there are such filters."""
     mirror_lag: int = 0
     unknown: Sequence[str] = ()
     """What this user may not read."""
@@ -72,6 +74,8 @@ class StreamFacts:
     max_storage: int = -1
     missing_origins: Sequence[str] = ()
     """Origins of the same account and domain that do not exist."""
+    origin_subjects: dict[str, list[str]] = field(default_factory=dict)
+    """Subjects of the origins of the same account, if the stream has no message."""
     unknown: Sequence[str] = ()
     """What this user may not read."""
 
@@ -96,8 +100,8 @@ def ago(text: str | None, now_ns: int) -> str:
     return f"{span(now_ns - at_ns)} ago" if at_ns else "never"
 
 
-async def newest_message(manager: Manager, stream: str, filters: Sequence[str]) -> StoredMsg | None:
-    """Return the last message that filters select."""
+async def newest_messages(manager: Manager, stream: str, filters: Sequence[str]) -> dict[str, StoredMsg | None]:
+    """Return the last message that each filter selects; without a filter, the last one of the stream."""
 
     async def last(pattern: str) -> StoredMsg | None:
         try:
@@ -107,8 +111,8 @@ async def newest_message(manager: Manager, stream: str, filters: Sequence[str]) 
                 raise
             return None
 
-    newest = await asyncio.gather(*(last(pattern) for pattern in list(filters)[:MAX_FILTERS] or [ALL]))
-    return max((message for message in newest if message is not None), key=lambda message: message.seq, default=None)
+    patterns = list(filters)[:MAX_FILTERS] or [ALL]
+    return dict(zip(patterns, await asyncio.gather(*map(last, patterns)), strict=True))
 
 
 async def messages_from(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from natsctl.api import headers as blocks
-from natsctl.api.consumer import AckPolicy
+from natsctl.api.consumer import AckPolicy, DeliverPolicy
 from natsctl.api.consumer_config import filters_of
 from natsctl.api.errors import ApiResponseError, ErrCode
 from natsctl.api.stream import DiscardPolicy, RetentionPolicy
@@ -27,6 +27,7 @@ MAX_COUNTED: Final = 200
 """Max messages between an ack floor and the delivered position that are read to count them."""
 MAX_CONSUMERS_COUNTED: Final = 20
 """Max consumers with messages that are counted."""
+_LATEST: Final = (DeliverPolicy.LAST, DeliverPolicy.LAST_PER_SUBJECT)
 _NO_RECORD: Final = "deletions and purges by hand leave no record on a server"
 
 
@@ -90,7 +91,7 @@ async def explain_message(manager: Manager, stream: str, seq: int) -> MessageExp
     )
 
 
-_ORDER: Final = ("past the limit", "pending", "delivered", "not reached", "settled", "filtered out")
+_ORDER: Final = ("past the limit", "pending", "delivered", "not reached", "settled", "skipped", "filtered out")
 """The states of a message, from the most urgent."""
 
 
@@ -100,13 +101,18 @@ def _view(consumer: ConsumerInfo, message: StoredMsg) -> ConsumerView | None:
     filters = filters_of(consumer.config)
     if not is_selected(filters, message.subject):
         return ConsumerView(name, "filtered out", f"filter {listed(filters)}")
+    if evidence := _skip(consumer, message):
+        return ConsumerView(name, "skipped", evidence)
     delivered, floor = consumer.delivered.stream_seq, consumer.ack_floor.stream_seq
     if seq > delivered:
         return ConsumerView(name, "not reached", f"delivered up to {delivered:,}, {consumer.num_pending:,} left")
     if consumer.config.ack_policy == AckPolicy.NONE:
         return ConsumerView(name, "settled", "delivered once; this consumer asks for no acks")
     if seq <= floor:
-        return ConsumerView(name, "settled", f"at or below the ack floor {floor:,}")
+        policy = consumer.config.deliver_policy
+        is_older = policy in _LATEST and moment(message.time) < moment(consumer.created)
+        passed = f", or passed over by deliver_policy {policy}" if is_older else ""
+        return ConsumerView(name, "settled", f"at or below the ack floor {floor:,}{passed}")
     if not consumer.num_ack_pending:
         if limit := max(0, consumer.config.max_deliver):
             evidence = f"above the ack floor {floor:,}, and nothing waits for an ack: it reached max_deliver {limit:,}"
@@ -115,6 +121,21 @@ def _view(consumer: ConsumerInfo, message: StoredMsg) -> ConsumerView | None:
     if consumer.config.ack_policy == AckPolicy.ALL:
         return ConsumerView(name, "pending", f"above the ack floor {floor:,}{_next_delivery(consumer)}")
     return None
+
+
+def _skip(consumer: ConsumerInfo, message: StoredMsg) -> str:
+    """Return what makes a consumer start after a message, "" if it starts before."""
+    config = consumer.config
+    match config.deliver_policy:
+        case DeliverPolicy.NEW if moment(message.time) < moment(consumer.created):
+            return f"deliver_policy new, and the consumer was created later, at {consumer.created}"
+        case DeliverPolicy.BY_START_SEQUENCE if message.seq < config.opt_start_seq:
+            return f"opt_start_seq {config.opt_start_seq:,}"
+        case DeliverPolicy.BY_START_TIME if moment(message.time) < min(
+            moment(config.opt_start_time), moment(consumer.created)
+        ):
+            return f"opt_start_time {config.opt_start_time}"
+    return ""
 
 
 async def _counted_view(manager: Manager, consumer: ConsumerInfo, message: StoredMsg) -> ConsumerView:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from natsctl.api.consumer_config import filters_of
-from natsctl.api.errors import ApiResponseError, NatsctlError, closest
+from natsctl.api.errors import UNAVAILABLE_CODES, ApiResponseError, NatsctlError, closest
 from natsctl.api.stream import DiscardPolicy, RetentionPolicy, StorageType
+from natsctl.api.subjects import is_subset
 from natsctl.api.units import SECOND, format_duration, format_size, plural
 from natsctl.client.explain.evidence import (
+    ALL,
     StreamFacts,
     absent_replicas,
     ago,
@@ -31,6 +34,7 @@ from natsctl.client.explain.explanation import (
     causes_of,
     is_selected,
     listed,
+    near_misses,
 )
 
 if TYPE_CHECKING:
@@ -50,18 +54,24 @@ _UNSEEN: Final = (
 
 
 async def explain_stream(manager: Manager, stream: str) -> Explanation:
-    """Explain why a stream refuses, misses or loses messages. Raises UnreachableError if no server answers."""
+    """Explain why a stream refuses, misses or loses messages.
+
+    Raises UnreachableError if no server answers, ApiResponseError if the account has no JetStream.
+    """
     about = f"Stream {stream}"
     try:
         answer = await manager.find_stream(stream)
     except ApiResponseError as failure:
+        if failure.err_code in UNAVAILABLE_CODES:
+            raise
         return _unanswered(about, [str(failure)])
     if answer is None:
-        names = await manager.stream_names()
+        hidden: list[str] = []
+        names = await permitted(manager.stream_names(), [], hidden, "the names of other streams")
         near = closest(stream, names)
         evidence = [f"similar names: {listed(near)}"] if near else [f"streams: {listed(names) or 'none'}"]
         text = f"stream {stream} does not exist"
-        return Explanation(about, text, [Cause(text, evidence, "natsctl stream ls -a")], [])
+        return Explanation(about, text, [Cause(text, hidden or evidence, "natsctl stream ls -a")], [])
     info = answer.value
     try:
         facts = await _facts(manager, info)
@@ -83,7 +93,10 @@ def _unanswered(about: str, evidence: list[str]) -> Explanation:
 def explain_facts(facts: StreamFacts) -> Explanation:
     """Return the explanation of a stream from its facts."""
     about, state = f"Stream {facts.stream.config.name}", facts.stream.state
-    healthy = "the stream accepts messages and keeps them"
+    mirror = facts.stream.config.mirror
+    healthy = (
+        f"the stream has the messages of {mirror.name}" if mirror else "the stream accepts messages and keeps them"
+    )
     counts = (
         f"messages {state.first_seq:,} to {state.last_seq:,}, {state.messages:,} stored, {state.num_deleted:,} gaps"
     )
@@ -113,6 +126,12 @@ async def _facts(manager: Manager, info: StreamReport) -> StreamFacts:
         *(permitted(other_stream(manager, origin.name), info, unknown, f"origin {origin.name}") for origin in local)
     )
     missing = [origin.name for origin, stream in zip(local, others, strict=True) if stream is None]
+    origin_subjects: dict[str, list[str]] = {}
+    if not info.state.messages:
+        for origin in local:
+            if origin.name not in missing:
+                what = f"subjects of {origin.name}"
+                origin_subjects[origin.name] = [*await permitted(subjects_of(manager, origin.name), {}, unknown, what)]
     return StreamFacts(
         info,
         moment(info.ts),
@@ -122,6 +141,7 @@ async def _facts(manager: Manager, info: StreamReport) -> StreamFacts:
         storage,
         max_storage,
         missing,
+        origin_subjects,
         unknown,
     )
 
@@ -195,7 +215,8 @@ def _account(facts: StreamFacts) -> Outcome:
     used, limit = facts.storage, facts.max_storage
     evidence = [f"the account uses {used:,} of {limit:,} bytes"]
     kind = facts.stream.config.storage
-    if used >= limit * NEAR_LIMIT:
+    state = facts.stream.state
+    if used >= limit * NEAR_LIMIT or used + state.bytes // max(1, state.messages) > limit:
         text = f"the account's limit of {kind} storage is reached: publishes are refused"
         return Cause(text, evidence, "natsctl account info, then raise the account's limit or purge streams")
     return f"{evidence[0]} of {kind} storage"
@@ -244,6 +265,28 @@ def _mirror(facts: StreamFacts) -> Outcome:
     return f"a mirror of {mirror.name}: it takes no publishes of its own"
 
 
+def _uncopied(facts: StreamFacts) -> Outcome:
+    """Explain an empty copy that selects no message of its origins."""
+    config, never = facts.stream.config, not moment(facts.stream.state.last_ts)
+    for noun, origin in (("mirror", config.mirror), *(("source", source) for source in config.sources or ())):
+        subjects = facts.origin_subjects.get(origin.name) if origin is not None else None
+        if origin is None or not subjects:
+            continue
+        patterns = [rule.src or ALL for rule in origin.subject_transforms or ()] or [origin.filter_subject or ALL]
+        step = f"natsctl stream subjects {origin.name}"
+        if not any(is_selected(patterns, subject) for subject in subjects):
+            evidence = [f"near miss: {text}" for pattern in patterns for text in near_misses(pattern, subjects)]
+            evidence.append(f"subjects of {origin.name}: {listed(subjects)}")
+            return Cause(
+                f"the {noun} {origin.name} has no message that the filter {listed(patterns)} selects", evidence, step
+            )
+        start = f"opt_start_seq {origin.opt_start_seq:,}" if origin.opt_start_seq else ""
+        start = f"opt_start_time {origin.opt_start_time}" if origin.opt_start_time else start
+        if start and never:
+            return Cause(f"the {noun} {origin.name} has no message after {start}", [start], step)
+    return None
+
+
 def _unlistened(facts: StreamFacts) -> Outcome:
     config, sources = facts.stream.config, facts.stream.config.sources
     if config.subjects or config.mirror is not None or sources:
@@ -272,13 +315,19 @@ def _no_interest(facts: StreamFacts) -> Outcome:
     if not facts.consumers:
         text = "interest retention without a consumer: every message is removed at once"
         return Cause(text, ["retention interest, consumers 0"], f"natsctl consumer add {config.name}")
+    selections = [filters_of(consumer.config) for consumer in facts.consumers]
+    chosen = list(dict.fromkeys(itertools.chain.from_iterable(selections)))
     unheard = [
         subject
         for subject in config.subjects or ()
-        if not any(is_selected(filters_of(consumer.config), subject) for consumer in facts.consumers)
+        if all(selections) and not any(is_subset(subject, pattern) for pattern in chosen)
     ]
-    if unheard:
-        evidence = ["retention interest", *(f"no consumer selects {subject}" for subject in unheard[:MAX_SHOWN])]
+    if unheard and config.subject_transform is None:
+        evidence = [
+            "retention interest",
+            f"the stream stores {listed(unheard)}",
+            f"its {plural(len(facts.consumers), 'consumer', ('selects', 'select'))} only {listed(chosen)}",
+        ]
         text = "interest retention: messages that no consumer selects are removed at once"
         return Cause(text, evidence, f"natsctl consumer report {config.name}")
     return f"interest retention: a message stays until {plural(len(facts.consumers), 'consumer')} acknowledged it"
@@ -387,6 +436,8 @@ def _emptied(facts: StreamFacts) -> Outcome:
     config, state = facts.stream.config, facts.stream.state
     if state.messages or not state.last_seq or state.last_seq < config.first_seq:
         return None
+    if causes_of((_no_interest, _aged, _expiring, _uncopied), facts):
+        return None
     text = "the stream is empty: all its messages were removed"
     evidence = [f"the last message was number {state.last_seq:,}, stored {ago(state.last_ts, facts.now_ns)}"]
     if config.retention != RetentionPolicy.LIMITS:
@@ -400,9 +451,21 @@ def _limits(facts: StreamFacts) -> Outcome:
     parts = [f"duplicates within {format_duration(config.duplicate_window)} are dropped"]
     if config.max_msg_size > 0:
         parts.append(f"messages above {config.max_msg_size:,} bytes are refused")
-    if config.no_ack:
-        parts.append("publishers get no ack (no_ack)")
     return listed(parts)
+
+
+def _counter(facts: StreamFacts) -> Outcome:
+    if not facts.stream.config.allow_msg_counter:
+        return None
+    text = "the stream is a counter: messages without the header Nats-Incr are refused (10169)"
+    return Cause(text, ["allow_msg_counter true"], "natsctl counter incr SUBJECT")
+
+
+def _unacknowledged(facts: StreamFacts) -> Outcome:
+    if not facts.stream.config.no_ack:
+        return "publishers get an ack"
+    text = "publishers get no ack: a request times out, though the message is stored"
+    return Cause(text, ["no_ack true"], f"natsctl stream edit {facts.stream.config.name} --ack")
 
 
 def _consumers(facts: StreamFacts) -> Outcome:
@@ -422,7 +485,9 @@ RULES: tuple[Callable[[StreamFacts], Outcome], ...] = (
     _account,
     _unlistened,
     _origins,
+    _uncopied,
     _mirror,
+    _counter,
     _no_interest,
     _lost,
     _aged,
@@ -430,6 +495,7 @@ RULES: tuple[Callable[[StreamFacts], Outcome], ...] = (
     _per_subject,
     _expiring,
     _emptied,
+    _unacknowledged,
     _overlap,
     _consumers,
     _replicas,

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from natsctl.api.consumer_config import filters_of
-from natsctl.api.errors import NatsctlError, UsageError
+from natsctl.api.errors import UNAVAILABLE_CODES, ApiResponseError, NatsctlError, NotAuthorisedError, UsageError
 from natsctl.api.subject_transform import SubjectMapping, TransformError
-from natsctl.api.subjects import is_valid_subject, matches, overlaps
+from natsctl.api.subjects import has_wildcard, is_valid_subject, matches, overlaps
 from natsctl.api.units import plural
 from natsctl.client.account import user_info
 from natsctl.client.buckets import KV, OBJECTS, kind_of
+from natsctl.client.explain.evidence import permitted
 from natsctl.client.explain.explanation import Cause, Explanation, is_selected, listed, near_misses
 from natsctl.client.system.system_account import System, in_system_account
 
@@ -48,21 +49,36 @@ class SubjectExplanation(Explanation, kw_only=True):
 
 
 async def explain_subject(manager: Manager, subject: str) -> SubjectExplanation:
-    """Explain where messages on a subject go. Raises UsageError for an invalid subject."""
+    """Explain where messages on a subject go.
+
+    Raises UsageError for an invalid subject, NotAuthorisedError if the user may see neither streams nor permissions.
+    """
     if not is_valid_subject(subject):
         raise UsageError(f"{subject!r} is not a valid subject")
-    infos, user, subscribers = await asyncio.gather(
-        manager.stream_list(), user_info(manager), _subscribers(manager, subject)
-    )
-    streams = [answer.value for answer in infos]
-    routes, republished = await _routes(manager, streams, subject)
+    user, subscribers = await asyncio.gather(user_info(manager), _subscribers(manager, subject))
+    unknown: list[str] = []
+    streams: list[StreamInfo] = []
+    unavailable = ""
+    try:
+        streams = [answer.value for answer in await manager.stream_list()]
+    except NotAuthorisedError as refusal:
+        if not user:
+            raise
+        unknown.append(f"the streams: {refusal}")
+    except ApiResponseError as failure:
+        if failure.err_code not in UNAVAILABLE_CODES:
+            raise
+        unavailable = str(failure)
+    hidden = bool(unknown)
+    routes, republished = await _routes(manager, streams, subject, unknown)
     causes = list(_refusals(subject, user.get("permissions") or {}))
     fine = ["this user may publish and subscribe to it"] if user and not causes else []
     direct = [route for route in routes if route.how == "subject"]
     facts = [_described(route) for route in routes] + republished
-    if not direct:
-        causes.append(_unstored(subject, streams))
-    elif len(direct) > 1:
+    is_pattern = has_wildcard(subject)
+    if not direct and not hidden:
+        causes.append(_unstored(subject, streams, unavailable))
+    elif len(direct) > 1 and not is_pattern:
         evidence = [f"{route.stream} stores it as {route.stored_as}" for route in direct]
         causes.append(Cause("several streams store the subject: a publisher gets several acks", evidence))
     if direct and not any(route.consumers for route in routes):
@@ -71,8 +87,16 @@ async def explain_subject(manager: Manager, subject: str) -> SubjectExplanation:
         fine.append(
             f"{plural(len(subscribers), 'connection')} subscribed" + (f": {listed(subscribers)}" if subscribers else "")
         )
-    verdict = causes[0].text if causes else _verdict(direct[0], subject)
-    unknown = [] if subscribers is not None else ["who is subscribed: only a user of the system account sees it"]
+    if causes:
+        verdict = causes[0].text
+    elif len(direct) > 1:
+        verdict = f"{plural(len(direct), 'stream')} store subjects of it: {listed([route.stream for route in direct])}"
+    elif direct:
+        verdict = _verdict(direct[0], subject)
+    else:
+        verdict = "this user may publish and subscribe to it, and may not see which streams store it"
+    if subscribers is None:
+        unknown.append("who is subscribed: only a user of the system account sees it")
     if not user:
         unknown.append("this user's permissions: the server does not report them")
     return SubjectExplanation(
@@ -99,7 +123,9 @@ def _described(route: StreamRoute) -> str:
     return f"{text}; consumers: {listed(route.consumers) or 'none'}"
 
 
-async def _routes(manager: Manager, streams: Sequence[StreamInfo], subject: str) -> tuple[list[StreamRoute], list[str]]:
+async def _routes(
+    manager: Manager, streams: Sequence[StreamInfo], subject: str, unknown: list[str]
+) -> tuple[list[StreamRoute], list[str]]:
     """Return the streams that store a subject or copy it, and its republications."""
     routes: dict[str, StreamRoute] = {}
     republished: list[str] = []
@@ -121,7 +147,7 @@ async def _routes(manager: Manager, streams: Sequence[StreamInfo], subject: str)
                 added = True
     by_name = {info.config.name: info for info in streams}
     chosen = list(routes.values())[:MAX_STREAMS]
-    listings = await asyncio.gather(*(_consumers(manager, by_name[route.stream]) for route in chosen))
+    listings = await asyncio.gather(*(_consumers(manager, by_name[route.stream], unknown) for route in chosen))
     for route, consumers in zip(chosen, listings, strict=True):
         names = [item.name for item in consumers if is_selected(filters_of(item.config), route.stored_as)]
         route.consumers = names
@@ -130,13 +156,29 @@ async def _routes(manager: Manager, streams: Sequence[StreamInfo], subject: str)
         if rule is not None and overlaps(rule.src or ">", route.stored_as):
             target = _mapping(rule.src, rule.dest, route.stored_as)
             republished.append(f"stream {route.stream} republishes it to {target or rule.dest}")
+    republished += [f"{text} to it" for text in _sent_to(streams, subject)]
     return list(routes.values()), republished
 
 
-async def _consumers(manager: Manager, info: StreamInfo) -> list[ConsumerInfo]:
+def _sent_to(streams: Sequence[StreamInfo], subject: str) -> Iterator[str]:
+    """Yield the streams that republish messages on a subject."""
+    for info in streams:
+        rule = info.config.republish
+        if rule is not None and overlaps(_pattern_of(rule.dest), subject):
+            yield f"stream {info.config.name} republishes {rule.src or '>'}"
+
+
+def _pattern_of(target: str) -> str:
+    """Return the pattern of the subjects that a transform makes."""
+    return ".".join("*" if "{{" in token or "$" in token else token for token in target.split("."))
+
+
+async def _consumers(manager: Manager, info: StreamInfo, unknown: list[str]) -> list[ConsumerInfo]:
+    name = info.config.name
     if not info.state.consumer_count:
         return []
-    return [answer.value for answer in await manager.consumer_list(info.config.name)]
+    answers = await permitted(manager.consumer_list(name), [], unknown, f"the consumers of {name}")
+    return [answer.value for answer in answers]
 
 
 def _origins(info: StreamInfo) -> list[StreamSource]:
@@ -201,15 +243,25 @@ def _subjects(rules: object) -> list[str]:
     return [str(rule).partition(" ")[0] for rule in rules] if isinstance(rules, list) else []
 
 
-def _unstored(subject: str, streams: Sequence[StreamInfo]) -> Cause:
+def _unstored(subject: str, streams: Sequence[StreamInfo], unavailable: str) -> Cause:
+    if subject.startswith("$JS."):
+        text = "the subject belongs to JetStream's API: servers answer it, and no stream stores it"
+        return Cause(text, [unavailable or "subjects below $JS are reserved"], f"natsctl request {subject!r} ''")
+    text = "no stream stores the subject: a publisher gets no ack"
+    if unavailable:
+        return Cause(text, [unavailable], "log in as a user of an account with JetStream")
     subjects = {pattern: info.config.name for info in streams for pattern in info.config.subjects or ()}
     near = near_misses(subject, subjects)
-    evidence = [f"near miss: {text} (stream {subjects.get(text.split(' ')[0], '')})" for text in near]
+    evidence = [f"near miss: {miss} (stream {subjects.get(miss.split(' ')[0], '')})" for miss in near]
     if not evidence:
         names = [info.config.name for info in streams]
         evidence.append(f"{plural(len(streams), 'stream')}: {listed(names) or 'none'}")
-    step = f"natsctl stream add NAME --subjects {subject!r}"
-    return Cause("no stream stores the subject: a publisher gets no ack", evidence, step)
+    for info in streams:
+        rule = info.config.subject_transform
+        if rule is not None and overlaps(_pattern_of(rule.dest), subject):
+            evidence.append(f"stream {info.config.name} stores messages on {rule.src or '>'} under such a subject")
+    evidence += [f"{text} to it" for text in _sent_to(streams, subject)]
+    return Cause(text, evidence, f"natsctl stream add NAME --subjects {subject!r}")
 
 
 async def _subscribers(manager: Manager, subject: str) -> list[str] | None:

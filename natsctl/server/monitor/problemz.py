@@ -290,7 +290,8 @@ def _unacked(consumer: Consumer, unacked: int) -> tuple[str, str, int] | None:
     idle_ns = min(now_ns - (state.last_ack_ns or consumer.created_ns), waited_ns)
     if idle_ns < ACKS_MISSING_NS:
         return None
-    return "acks_missing", f"{plural(unacked, 'message')} wait for an ack, none came for {_age(idle_ns)}", unacked
+    waiting = plural(unacked, "message", ("waits", "wait"))
+    return "acks_missing", f"{waiting} for an ack, none came for {_age(idle_ns)}", unacked
 
 
 def _repeated(consumer: Consumer, unacked: int) -> tuple[str, str, int] | None:
