@@ -3,10 +3,10 @@
 Each load runs on every server in turn, `--rounds` times; each round begins with another server. Figures are medians.
 natsctl syncs before every ack (its default) and runs twice: with its native module, and in plain Python
 (NATSCTL_PURE=1). nats-server runs with its lazy default sync and, where a target names it, with `sync_interval:
-always`. `--against FOLDER` adds natsctl of another checkout. The load generator is a Go program (bench/load), in two
-forms: `raw-` modes write encoded lines to a bare socket, the others use nats.go. Beside the rate stands the processor
-time a message of the server and of the generator. What a machine lacks (Go, nats-server, the native module) is named,
-and its figures are left out.
+always`; under a load on many streams natsctl syncs every two minutes too. `--against FOLDER` adds natsctl of another
+checkout. The load generator is a Go program (bench/load), in two forms: `raw-` modes write encoded lines to a bare
+socket, the others use nats.go. Next to the rate is the processor time a message of the server and of the generator.
+What a machine lacks (Go, nats-server, the native module) is named, and its figures are left out.
 """
 
 from __future__ import annotations
@@ -34,8 +34,11 @@ HERE: Final = Path(__file__).parent
 GENERATOR: Final = HERE / ".bin" / "load"
 NATIVE: Final = "natsctl"
 PLAIN: Final = "natsctl, plain"
+LIKE_LAZY: Final = ", lazy"
+"""The end of the names of natsctl's servers that sync as nats-server does."""
 LAZY: Final = "nats-server"
 ALWAYS: Final = "nats-server, always"
+TWO_MINUTES: Final = 'jetstream { sync_interval: "2m" }\n'
 QUICK_ROUNDS: Final = 3
 QUICK_SHARE: Final = 4
 """The quick form has this part of the messages, of a load that has many."""
@@ -62,28 +65,31 @@ class Load(NamedTuple):
     flags: str = ""
     cpu_us: float | None = None
     above_disk_us: float | None = None
+    lazy: bool = False
+    """Whether natsctl too syncs every two minutes."""
 
 
 LOADS: Final = (
     Load("raw-js-async", 200_000, 1.5, flags="-window 500", cpu_us=2.2),
     Load("raw-js-async-n", 200_000, 2.0, flags="-publishers 4 -window 2000", cpu_us=2.2),
-    Load("raw-js-sync", 3_000, 1.3, beside=ALWAYS, above_disk_us=100),
-    Load("raw-js-sync-n", 10_000, 1.0, flags="-publishers 16"),
+    Load("raw-js-sync", 3_000, 1.0, beside=ALWAYS, above_disk_us=100),
+    Load("raw-js-sync-n", 10_000, 0.8, flags="-publishers 16"),
+    Load("raw-js-streams", 50_000, 1.0, flags="-streams 1000 -window 250", lazy=True),
     Load("raw-js-fetch", 100_000, 1.3),
     Load("raw-js-consume", 100_000, 1.2),
     Load("raw-js-ordered", 200_000, 1.5),
     Load("raw-core-pub", 400_000, 0.6),
     Load("raw-core-pubsub", 300_000, 1.0),
-    Load("raw-core-request", 10_000, 1.0),
+    Load("raw-core-request", 10_000, 1.2),
     Load("js-async", 100_000, 1.5, cpu_us=2.2),
-    Load("js-sync", 3_000, 1.3, beside=ALWAYS, above_disk_us=100),
-    Load("js-sync-n", 10_000, 1.0),
+    Load("js-sync", 3_000, 1.0, beside=ALWAYS, above_disk_us=100),
+    Load("js-sync-n", 10_000, 0.8),
     Load("js-fetch", 100_000, 1.3),
     Load("js-consume", 100_000, 1.2),
     Load("js-ordered", 100_000, 1.5),
     Load("core-pub", 300_000, 0.6),
     Load("core-pubsub", 300_000, 1.0),
-    Load("core-request", 10_000, 1.0),
+    Load("core-request", 10_000, 1.2),
 )
 
 
@@ -139,8 +145,11 @@ def measure(
     generator: Path, servers: dict[str, ServerProcess], load: Load, options: argparse.Namespace
 ) -> tuple[dict[str, Figures], float]:
     """Return the medians of a load by server, whose runs alternate, and the disk's own sync in µs if it counts."""
+    references = (load.beside, LAZY)
     runs: dict[str, list[Figures]] = {
-        name: [] for name in servers if name in (load.beside, LAZY) or name not in (LAZY, ALWAYS)
+        name: []
+        for name in servers
+        if name in references or (name not in (LAZY, ALWAYS) and name.endswith(LIKE_LAZY) is load.lazy)
     }
     msgs = load.msgs // QUICK_SHARE if options.quick and load.msgs > 10_000 else load.msgs
     syncs = []
@@ -159,7 +168,7 @@ def measure(
 def judged(load: Load, found: dict[str, Figures], disk: float) -> list[str]:
     """Return a line for each target of a load that can be judged here."""
     lines: list[str] = []
-    own = found.get(NATIVE)
+    own = found.get(NATIVE + LIKE_LAZY if load.lazy else NATIVE)
     if own is None:
         return lines
     if load.beside in found:
@@ -218,8 +227,11 @@ class Candidate(NamedTuple):
             server.stop()
 
 
-def candidates(against: Path | None, always: bool = False) -> list[Candidate]:
-    """Return the servers that this machine can run, and name those that it cannot."""
+def candidates(against: Path | None, always: bool = False, lazy: bool = False) -> list[Candidate]:
+    """Return the servers that this machine can run, and name those that it cannot.
+
+    `always` and `lazy` add nats-server that syncs always, and natsctl that syncs every two minutes.
+    """
     found = [Candidate(NATIVE), Candidate(PLAIN, environment={"NATSCTL_PURE": "1"})]
     if lib is None:
         print(f"no native module ({absent}): plain Python alone")
@@ -230,6 +242,8 @@ def candidates(against: Path | None, always: bool = False) -> list[Candidate]:
         said = subprocess.run(asked, env=os.environ | other, capture_output=True, text=True)
         plain = ", plain" if said.returncode or "True" in said.stdout else ""  # older ones have no such module
         found.append(Candidate(f"natsctl in {against.name}{plain}", environment=other))
+    if lazy:
+        found += [one._replace(name=one.name + LIKE_LAZY, config=TWO_MINUTES) for one in found]
     if reference_binary() is None:
         print("nats-server is not on PATH: no ratios")
         return found
@@ -240,13 +254,14 @@ def candidates(against: Path | None, always: bool = False) -> list[Candidate]:
 
 
 @contextmanager
-def started(against: Path | None) -> Iterator[dict[str, ServerProcess]]:
-    """Run every server at once, each with a store of its own."""
+def started(against: Path | None, loads: list[Load]) -> Iterator[dict[str, ServerProcess]]:
+    """Run every server of these loads at once, each with a store of its own."""
+    lazy = any(load.lazy for load in loads)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="natsctl-bench-")))
         yield {
             candidate.name: stack.enter_context(candidate.serving(folder))
-            for candidate in candidates(against, always=True)
+            for candidate in candidates(against, always=True, lazy=lazy)
         }
 
 
@@ -277,7 +292,7 @@ def main() -> None:
     """Run the selected loads, print each, and all targets at the end."""
     options = parsed()
     print(f"load of this machine before: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
-    with started(options.against) as servers:
+    with started(options.against, options.modes) as servers:
         load_generator = generator()
         if load_generator is None:
             print("Go is not on PATH: the load generator cannot be built, no rates")

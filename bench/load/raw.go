@@ -159,10 +159,14 @@ type ring struct {
 	at    int
 }
 
-func newRing(inbox string) *ring {
+// newRing returns publishes on subjects of one length, in turn; without any, on that of the stream.
+func newRing(inbox string, subjects ...string) *ring {
+	if len(subjects) == 0 {
+		subjects = []string{*stream + ".data"}
+	}
 	r := &ring{}
-	for i := range ringLines {
-		line := pub(*stream+".data", fmt.Sprintf("%s.%08d", inbox, i), payload())
+	for i := range max(ringLines/len(subjects), 1) * len(subjects) {
+		line := pub(subjects[i%len(subjects)], fmt.Sprintf("%s.%08d", inbox, i), payload())
 		r.width = len(line)
 		r.lines = append(r.lines, line...)
 	}
@@ -172,9 +176,9 @@ func newRing(inbox string) *ring {
 // send writes the next n lines.
 func (r *ring) send(w *wire, n int) {
 	for n > 0 {
-		k := min(n, ringLines-r.at)
+		k := min(n, len(r.lines)/r.width-r.at)
 		w.write(r.lines[r.at*r.width : (r.at+k)*r.width])
-		r.at = (r.at + k) % ringLines
+		r.at = (r.at + k) % (len(r.lines) / r.width)
 		n -= k
 	}
 }
@@ -224,8 +228,8 @@ func (w *wire) waiting(sent *atomic.Int64, lines *ring) (lat []time.Duration) {
 	return lat
 }
 
-// publishing runs n publishers at once, each on a connection with an inbox of its own.
-func publishing(name string, n int, publish func(w *wire, lines *ring) []time.Duration) result {
+// publishing runs n publishers at once, each on a connection with an inbox of its own, on the subjects of newRing.
+func publishing(name string, n int, publish func(w *wire, lines *ring) []time.Duration, subjects ...string) result {
 	var all sync.WaitGroup
 	lats := make([][]time.Duration, n)
 	wires := make([]*wire, n)
@@ -235,7 +239,7 @@ func publishing(name string, n int, publish func(w *wire, lines *ring) []time.Du
 		defer wires[p].close()
 		inbox := fmt.Sprintf("_INBOX.load%d.%d", os.Getpid(), p)
 		wires[p].subscribe(inbox + ".*")
-		rings[p] = newRing(inbox)
+		rings[p] = newRing(inbox, subjects...)
 	}
 	begin := start()
 	for p := range n {
@@ -262,6 +266,26 @@ func rawSync(ctx context.Context, name string, n int) result {
 	create(ctx, open(nc))
 	var sent atomic.Int64
 	return publishing(name, n, func(w *wire, lines *ring) []time.Duration { return w.waiting(&sent, lines) })
+}
+
+// rawStreams publishes to many streams in turn; their creation and deletion are not counted.
+func rawStreams(ctx context.Context) result {
+	nc := connect()
+	defer nc.Close()
+	js := open(nc)
+	names := make([]string, *streams)
+	for i := range names {
+		names[i] = fmt.Sprintf("%s-%06d", *stream, i)
+		createFor(ctx, js, names[i], names[i])
+	}
+	r := publishing("raw-js-streams", 1, func(w *wire, lines *ring) []time.Duration {
+		return w.pipelined(*msgs, *window, lines)
+	}, names...)
+	r.Window = *window
+	for _, name := range names {
+		check(js.DeleteStream(ctx, name), "delete stream")
+	}
+	return r
 }
 
 // pour writes -msgs lines as fast as the socket takes them.

@@ -12,8 +12,9 @@ hold the interpreter's lock: the loop thread and the disk do not wait for each o
 again by a worker, which handles a full disk; a failed sync is final, as everywhere.
 
 A small commit of the only stream that has one is run on the loop thread as long as the disk answers quickly: the two
-hand-overs between threads would take longer than the sync. With the native module that is one call. The time of small
-commits is measured as they go, in either place.
+hand-overs between threads would take longer than the sync. Small commits that end without a sync are run there too, of
+many streams in turn, for `WRITES_S` of a turn. With the native module each is one call. The time of small commits is
+measured as they go, in either place.
 """
 
 from __future__ import annotations
@@ -42,6 +43,8 @@ WORKERS: Final = 12
 """Threads that may wait for a disk at the same time; one new stream after the other waits for four flushes."""
 IN_PLACE_S: Final = 0.0005
 """Maximum duration of a small commit for running the next one on the loop thread. Source: docs/adr/0002."""
+WRITES_S: Final = 0.002
+"""Time of a turn for small commits without a sync on the loop thread."""
 WEIGHT: Final = 8
 """Small commits over which their time is averaged."""
 MAX_SAMPLE_S: Final = 4 * IN_PLACE_S
@@ -91,8 +94,8 @@ class Committer:
         self._threads: dict[threading.Thread, _Inbox] = {}
         self.in_flight: dict[Committable, None] = {}
         self.syncs = 0
-        self._small_s = 2 * IN_PLACE_S
-        """Average time of a small commit."""
+        self._small_s = [0.0, 2 * IN_PLACE_S]
+        """Average time of a small commit without and with a sync."""
 
     def start(self) -> None:
         for number in range(WORKERS):
@@ -134,6 +137,15 @@ class Committer:
     def streams(self) -> Iterable[StreamStore]:
         return (one for one in self.in_flight if isinstance(one, StreamStore))
 
+    @property
+    def shares_sync(self) -> bool:
+        """Return whether the next commit is of one stream and ends with a sync that more messages could share."""
+        dirty = self._store.dirty
+        if len(dirty) != 1 or self.in_flight:
+            return False
+        (stream,) = dirty
+        return isinstance(stream, StreamStore) and stream.waits_for_sync
+
     def start_commits(self) -> bool:
         """Begin a commit for everything that has something to write and none in flight.
 
@@ -142,7 +154,8 @@ class Committer:
         dirty, ended = self._store.dirty, False
         if not dirty:
             return False
-        alone = len(dirty) == 1 and not self.in_flight and self._small_s <= IN_PLACE_S
+        alone = len(dirty) == 1 and not self.in_flight and self._small_s[True] <= IN_PLACE_S
+        writes_s = WRITES_S if self._small_s[False] <= IN_PLACE_S else 0.0
         for stream in tuple(dirty):
             try:
                 commit = stream.begin_commit()
@@ -154,7 +167,7 @@ class Committer:
                 continue
             threads = self._native
             appends = commit.take_appends() if threads is not None else ()
-            if commit.io and not (alone and commit.is_small):
+            if commit.io and not (commit.is_small and (alone if commit.syncs else writes_s > 0)):
                 self.in_flight[stream] = None
                 if threads is not None and appends:
                     threads.submit((stream, commit), appends)
@@ -164,6 +177,7 @@ class Committer:
             outcome, seconds = self._timed(commit, appends)
             if commit.io:
                 self._note(commit, seconds)
+                writes_s -= seconds
             self._end(stream, commit, outcome)
             ended = True
         return ended
@@ -181,7 +195,8 @@ class Committer:
     def _note(self, commit: Commit, seconds: float) -> None:
         self.syncs += 1
         if commit.is_small:
-            self._small_s += (min(seconds, MAX_SAMPLE_S) - self._small_s) / WEIGHT
+            average_s = self._small_s[commit.syncs]
+            self._small_s[commit.syncs] += (min(seconds, MAX_SAMPLE_S) - average_s) / WEIGHT
 
     def _end(self, stream: Committable, commit: Commit, error: OSError | StoreError | None) -> None:
         try:

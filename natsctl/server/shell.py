@@ -5,6 +5,11 @@ streams that were appended to, lets consumers deliver a bounded number of messag
 with one call. Commits that finish, timers and new chunks ask for the next turn.  Nothing here knows the protocol or
 the API.
 
+Publishers that were acknowledged together send their next messages together, but not within one read of the loop.
+Before a turn that begins the sync of one stream the loop therefore reads again while it finds little input from several
+clients, and waits a moment for as many as sent before: a message that arrives just after a commit began waits for two
+syncs.
+
 Back-pressure: a stream with too much waiting for its sync makes the connections that go on publishing into it stop
 being read until it has caught up; others are not touched.
 
@@ -85,6 +90,14 @@ READY_BUDGET: Final = 2048
 TURN_BYTES: Final = 1 << 20
 """Bytes read before a turn is taken at once: a fast publisher must not delay the others' acks."""
 
+GATHERED_BYTES: Final = 16 << 10
+GATHERED_CHUNKS: Final = 256
+"""Input after which a commit begins without another look for more."""
+MANY_CHUNKS: Final = 4
+"""Chunks of a commit that are worth a wait of `GATHER_NS` for as many."""
+GATHER_NS: Final = 100_000
+"""Time to wait for the next of them: a part of a sync, and more than a client needs for its answer."""
+
 LOGINS: Final = 64
 """Logins that are begun in one turn as they arrive: some milliseconds. The next ones are deferred."""
 
@@ -161,6 +174,9 @@ class Shell:
         self._ended: deque[ClientConnection] = deque()
         self._is_turn_due = False
         self._read_bytes = 0
+        self._chunks = self._gathered = self._expected = 0
+        """Chunks read since the last look for more, since the last turn, and before the last commit."""
+        self._gather_until_ns = 0
         self._logins = 0
         """Chunks before logins that were read since the last turn."""
         self._overloaded: dict[StreamStore, list[ClientConnection]] = {}
@@ -183,8 +199,26 @@ class Shell:
             self.loop.call_soon(self._take_due_turn)
 
     def _take_due_turn(self) -> None:
+        if self.committer is not None and self.committer.shares_sync and self._gathers():
+            self.loop.call_soon(self._take_due_turn)
+            return
         self._is_turn_due = False
         self.turn()
+
+    def _gathers(self) -> bool:
+        """Return whether the loop is to read again before a commit begins."""
+        chunks, self._chunks = self._chunks, 0
+        gathered = self._gathered = self._gathered + chunks
+        several = gathered > 1 or self._expected >= MANY_CHUNKS
+        if several and self._read_bytes < GATHERED_BYTES and gathered < GATHERED_CHUNKS:
+            if chunks:
+                self._gather_until_ns = self.broker.clock.monotonic_ns() + GATHER_NS
+                return True
+            missing = gathered < self._expected >= MANY_CHUNKS
+            if missing and self.broker.clock.monotonic_ns() < self._gather_until_ns:
+                return True
+        self._expected = max(gathered, self._expected // 2)
+        return False
 
     # Connections
 
@@ -230,6 +264,7 @@ class Shell:
     def _count(self, size: int) -> None:
         """Ask for a turn, or take it where much was read."""
         self._read_bytes += size
+        self._chunks += 1
         if self._read_bytes >= TURN_BYTES:
             self.turn()
         if not self._is_turn_due:
@@ -256,7 +291,7 @@ class Shell:
     # The turn
 
     def turn(self) -> None:
-        self._read_bytes = 0
+        self._read_bytes = self._chunks = self._gathered = 0
         try:
             self._turn()
         except Exception as error:

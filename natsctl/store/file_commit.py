@@ -45,6 +45,8 @@ class Commit:
     """Whether `run` does disk I/O; False means that it may be called in line."""
     is_small = False
     """Whether `run` does no more than append a little to files that are open, and sync them."""
+    syncs = True
+    """Whether `run` waits for a sync."""
 
     def take_appends(self) -> tuple[Append, ...]:
         """Return all the work of `run` if it only appends to open files with descriptors, else nothing."""
@@ -221,6 +223,7 @@ class FileCommit(Commit):
         "removes",
         "rewritten",
         "settled_end",
+        "syncs",
         "unerased",
     )
 
@@ -242,6 +245,8 @@ class FileCommit(Commit):
         self.settled_end = plan.offset + len(plan.data)
         self._only_appends = only_appends = self._finds_only_appends()
         self.is_small = only_appends and self._bytes_to_sync() <= SMALL_BYTES
+        journal = plan.journal
+        self.syncs = (plan.sync and plan.target is not None) or (journal is not None and journal.sync)
 
     def _finds_only_appends(self) -> bool:
         """Return whether `run` does no more than append to files that are open, and sync them."""

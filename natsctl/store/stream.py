@@ -443,6 +443,11 @@ class StreamStore(AppendedView):
 
     # -- commit
 
+    @property
+    def waits_for_sync(self) -> bool:
+        """Return whether messages become durable by a sync, not already by a write."""
+        return self.storage == "file" and not self.lazy and self._host.options.sync == "always"
+
     def on_durable(self, callback: Settled) -> None:
         """Call `callback(None)` once everything buffered now is durable, or with the error that prevents it.
 

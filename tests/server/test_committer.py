@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from natsctl.native import lib
-from natsctl.server.committer import IN_PLACE_S, WEIGHT, WORKERS, Committer
+from natsctl.server.committer import IN_PLACE_S, WEIGHT, WORKERS, WRITES_S, Committer
 from natsctl.store.errors import StoreError
 from natsctl.store.file_commit import Append
 
@@ -19,6 +19,7 @@ from natsctl.store.file_commit import Append
 class FakeCommit:
     def __init__(self, stream: FakeStream, upto: int) -> None:
         self.stream, self.upto, self.io, self.is_small = stream, upto, stream.io, stream.small
+        self.syncs = stream.syncs
 
     def take_appends(self) -> tuple[Append, ...]:
         return self.stream.appends
@@ -38,7 +39,7 @@ class FakeStream:
         self, store: FakeStore, *, io: bool = True, error: StoreError | None = None, opened: bool = True
     ) -> None:
         self.store, self.io, self.error = store, io, error
-        self.small, self.takes_s = False, 0.0
+        self.small, self.syncs, self.takes_s = False, True, 0.0
         self.appends: tuple[Append, ...] = ()
         self.gate = threading.Event()
         if opened:
@@ -250,6 +251,21 @@ async def test_a_disk_that_is_never_quick_is_left_to_the_workers(rig: Rig) -> No
     assert threading.current_thread().name not in stream.runs
 
 
+async def test_small_writes_of_many_streams_run_on_the_loop_thread_for_a_part_of_a_turn(rig: Rig) -> None:
+    streams = [small(rig, 0.4 * WRITES_S) for _ in range(5)]
+    for round_number in range(1, 4 * WEIGHT):
+        for stream in streams:
+            stream.syncs = False
+            stream.append()
+        rig.committer.start_commits()
+        places = [in_place(stream) for stream in streams if len(stream.runs) == round_number]
+        if round_number == 1:
+            assert places[:3] == [True] * 3 and not rig.committer.idle
+        for stream in streams:
+            await rig.until(stream, round_number)
+    assert not any(map(in_place, streams))  # the disk is slow
+
+
 async def test_large_commits_and_those_of_several_streams_go_to_the_workers(rig: Rig) -> None:
     stream, other = small(rig, 0), small(rig, 0)
     await rig.commit(stream, 2 * WEIGHT)
@@ -308,7 +324,7 @@ async def native_stream(request: pytest.FixtureRequest, native_rig: Rig, tmp_pat
     stream = small(native_rig, 0)
     if request.param == "in place":
         with (tmp_path / "quick").open("wb") as file:
-            while native_rig.committer.syncs < 1 or not native_rig.committer._small_s < IN_PLACE_S:
+            while native_rig.committer.syncs < 1 or not native_rig.committer._small_s[True] < IN_PLACE_S:
                 stream.appends = ((file.fileno(), b"", 0, False),)
                 await native_rig.commit(stream)
     stream.small = request.param == "in place"

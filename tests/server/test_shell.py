@@ -14,7 +14,8 @@ from natsctl.broker.broker import Broker
 from natsctl.server.listener import ClientConnection
 from natsctl.server.log.lines import Log
 from natsctl.server.resources import SystemClock
-from natsctl.server.shell import LOGINS, UNFINISHED_S, Shell
+from natsctl.server.shell import GATHER_NS, LOGINS, UNFINISHED_S, Shell
+from tests.support.clock import VirtualClock
 
 
 class DueCalls:
@@ -93,3 +94,30 @@ def test_logins_that_come_together_begin_in_slices(loop: DueCalls, shell: Shell)
     while loop.run():
         pass
     assert all(session.login.connected and session.deferred is None for session in sessions)
+
+
+def test_a_shared_sync_begins_when_nothing_more_arrives_or_as_many_came_as_before(loop: DueCalls) -> None:
+    clock, turns = VirtualClock(), list[int]()
+    shell = Shell(cast(Any, loop), Log(quiet=True), Broker(clock, random.Random(1)), None, 10.0)
+    clients = [cast(ClientConnection, LostConnection(shell)) for _ in range(6)]
+    shell.committer = cast(Any, SimpleNamespace(shares_sync=True))
+    shell.on_turn.append(lambda: turns.append(1))
+
+    def read(*chunks: int, waited_ns: int = 0) -> int:
+        """Read chunks of so many clients, each number in one look, and return the turns that were taken."""
+        before = len(turns)
+        for count in chunks:
+            for client in clients[:count]:
+                shell.received(client, b"PING\r\n")
+            clock.advance(waited_ns)
+            assert loop.run() == 1
+        return len(turns) - before
+
+    assert read(1) == 1, "a client that is alone does not wait"
+    assert read(4, 1) == 0 and read(0) == 1
+    assert read(1, 3) == 0 and read(0, 0) == 0, "there were five"
+    assert read(1) == 0 and read(0) == 1
+    assert read(2) == 0 and read(0, waited_ns=GATHER_NS) == 1
+    assert read(1) == 1, "they are few now"
+    shell.committer = cast(Any, SimpleNamespace(shares_sync=False))
+    assert read(6) == 1
