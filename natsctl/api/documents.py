@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 import msgspec
 
 from natsctl.api.errors import UsageError, closest
-from natsctl.api.locations import MAX_DEPTH, MAX_VALUES, LocatedDict, LocatedList, Step, TextError
+from natsctl.api.locations import MAX_DEPTH, MAX_VALUES, DocumentNode, LocatedDict, LocatedList, Step, TextError
 from natsctl.api.model import INT64_MAX, INT64_MIN, UINT64_MAX, Model, Shape, shape_of
 from natsctl.api.times import parse_time
 from natsctl.api.units import parse_duration, parse_size
@@ -52,13 +52,13 @@ class DocumentFault(NamedTuple):
 
 
 def load_document(document: Any, model: type[M], origin: str) -> M:
-    """Return the model that a document describes. Raises UsageError `ORIGIN: $.path: expected …, got …`."""
-    base: tuple[Step, ...] = ()
+    """Return the model that a document describes. Raises UsageError `ORIGIN:LINE: $.path: expected …, got …`."""
+    root, base = DocumentNode(origin, document), tuple[Step, ...]()
     if isinstance(document, dict) and is_info(document):
         document, base = document["config"], ("config",)
     values, faults = read_document(document, model, lenient=bool(base))
     if faults:
-        raise UsageError(f"{origin}: {path_text((*base, *faults[0].path))}: {faults[0].reason}")
+        raise UsageError(f"{root.at(*base, *faults[0].path).place}: {faults[0].reason}")
     return msgspec.convert(values, model)
 
 
@@ -78,11 +78,6 @@ def read_document(
     reader = _DocumentReader(lenient)
     values = reader.read(document, shape_of(model), ())
     return ({} if values is REPORTED else values), reader.faults
-
-
-def path_text(path: Sequence[Step]) -> str:
-    """Return how faults spell a path: `$.subjects[0]`."""
-    return "$" + "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
 
 
 class _DocumentReader:
@@ -413,6 +408,8 @@ def _explained(fault: Any, text: str, first_line: int) -> TextError:
     lines = text.splitlines() or [""]
     near = lines[min(line, len(lines) - 1)]
     context = f" {fault.context}" if fault.context else ""
+    begun = fault.context_mark.line if context and fault.context_mark is not None else line
+    context += f" that begins on line {begun + first_line}" if begun != line else ""
     reason = f"not YAML: {fault.problem or 'a fault'}{context}"
     if near[: len(near) - len(near.lstrip())].count("\t"):
         reason += ": a tab cannot indent, use spaces"

@@ -65,7 +65,7 @@ def load_object(path: str) -> Mapping[str, Any]:
     """Return the object in the file, unchanged; `-` reads stdin. Raises UsageError, also for a set of documents."""
     document = parse_document(path, read_text(path))
     if not isinstance(document, Mapping):
-        raise UsageError(f"{path}: $: expected an object")
+        raise UsageError(f"{path}: $: expected an object{', but there is nothing' if document is None else ''}")
     named = "name" in document or "config" in document
     if isinstance(document.get("kind"), str) or not (named or _SET_KEYS.isdisjoint(document)):
         raise _is_a_set(path)
@@ -83,12 +83,11 @@ def config_in(document: Mapping[str, Any], path: str, model: type[Model]) -> dic
 
     Durations, sizes and times may be written for people. Raises UsageError by file, path and reason.
     """
-    from natsctl.api.documents import load_document
+    from natsctl.api.documents import is_info, load_document
 
-    if isinstance(document.get("config"), Mapping):
-        document = document["config"]
-    config = {str(key): value for key, value in document.items() if value is not None}
-    typed = load_document(config, model, path)
+    inner = document["config"] if isinstance(document.get("config"), Mapping) else document
+    typed = load_document(document if is_info(document) else inner, model, path)
+    config = {str(key): value for key, value in inner.items() if value is not None}
     wire = {key: _wire(typed, key, value) for key, value in config.items()}
     if isinstance(wire.get("metadata"), dict):
         wire["metadata"] = own_metadata(wire["metadata"])

@@ -307,7 +307,7 @@ def _page(letters: Sequence[DeadLetter], message: FailedMessage | None, explanat
     if message is not None:
         section.row("Subject", safe(message.subject))
         section.row("Stored", when(format_time(message.time_ns)))
-        section.row("Size", f"{len(message.body):,} bytes")
+        section.row("Size", plural(len(message.body), "byte"))
         section.many("Headers", list(render_headers(message.headers)))
     for letter in letters:
         section = page.section(f"Consumer {safe(letter.consumer)}")
@@ -342,8 +342,7 @@ def report(session: Session, given: Given, stream: Stream = None, json: Json = F
         for row in counts
     ]
     total = sum(row.messages for row in counts)
-    title = f"Dead Letters: {plural(total, 'message')}"
-    output.show_table(render_table(title, columns, rows, right=("Messages", "Oldest", "Newest")))
+    output.show_table(render_table(f"Dead Letters: {total:,}", columns, rows, right=("Messages", "Oldest", "Newest")))
 
 
 @flagged([flag for flag in SELECTION if flag.name != "--until"])

@@ -193,7 +193,7 @@ def _empty(facts: ConsumerFacts) -> Outcome:
     name = facts.stream.config.name
     if facts.mirror_lag:
         text = "the stream is empty: it has not received the messages of its origin yet"
-        return Cause(text, [f"a lag of {facts.mirror_lag:,} messages"], f"natsctl explain stream {name}")
+        return Cause(text, [f"a lag of {plural(facts.mirror_lag, 'message')}"], f"natsctl explain stream {name}")
     origins = [origin for origin in (facts.stream.mirror, *(facts.stream.sources or ())) if origin is not None]
     if not state.last_seq or (origins and not moment(state.last_ts)):
         if not origins:
@@ -470,7 +470,7 @@ def _expiring(facts: ConsumerFacts) -> Outcome:
 def _behind(facts: ConsumerFacts) -> Outcome:
     if not facts.mirror_lag:
         return None
-    evidence = [f"{facts.mirror_lag:,} messages of its origins are not copied yet"]
+    evidence = [f"not copied from its origins yet: {plural(facts.mirror_lag, 'message')}"]
     step = f"natsctl explain stream {facts.stream.config.name}"
     return Cause("the stream lags its mirror or sources", evidence, step)
 

@@ -70,7 +70,7 @@ async def explain_message(manager: Manager, stream: str, seq: int) -> MessageExp
     views.sort(key=lambda view: _ORDER.index(view.state))
     expires = _expiry(info, message)
     facts = [
-        f"subject {message.subject}, {len(message.data or b''):,} bytes, stored {message.time}"
+        f"subject {message.subject}, {plural(len(message.data or b''), 'byte')}, stored {message.time}"
         f" ({ago(message.time, moment(info.ts))})",
         f"expires {expires}" if expires else "no limit of time removes it",
         *_fronts(info, seq),
@@ -147,7 +147,9 @@ async def _counted_view(manager: Manager, consumer: ConsumerInfo, message: Store
     above = await messages_from(manager, consumer.stream_name, filters, floor + 1, last, consumer.num_ack_pending + 1)
     waiting = consumer.num_ack_pending
     if len(above) == waiting:
-        evidence = f"all {waiting:,} messages above the ack floor {floor:,} wait for acks{_next_delivery(consumer)}"
+        evidence = (
+            f"all above the ack floor {floor:,} wait for acks: {plural(waiting, 'message')}{_next_delivery(consumer)}"
+        )
         return ConsumerView(consumer.name, "pending", evidence)
     return _unknown_view(consumer)
 
@@ -155,7 +157,8 @@ async def _counted_view(manager: Manager, consumer: ConsumerInfo, message: Store
 def _unknown_view(consumer: ConsumerInfo) -> ConsumerView:
     floor, last = consumer.ack_floor.stream_seq, consumer.delivered.stream_seq
     evidence = (
-        f"{consumer.num_ack_pending:,} messages from {floor + 1:,} to {last:,} wait for acks; it may be one of them"
+        f"{plural(consumer.num_ack_pending, 'message', ('waits', 'wait'))} for acks from {floor + 1:,} to {last:,};"
+        " it may be one of them"
     )
     if consumer.config.max_deliver > 0 and consumer.num_redelivered > consumer.num_ack_pending:
         evidence += f", or have reached max_deliver {consumer.config.max_deliver:,}"

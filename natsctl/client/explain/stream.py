@@ -237,7 +237,7 @@ def _origins(facts: StreamFacts) -> Outcome:
 def _failing_origin(facts: StreamFacts, noun: str, origin: StreamSourceInfo | None) -> Cause | None:
     if origin is None:
         return None
-    evidence = [f"{noun} {origin.name}: a lag of {origin.lag:,} messages, active {_active(origin)}"]
+    evidence = [f"{noun} {origin.name}: a lag of {plural(origin.lag, 'message')}, active {_active(origin)}"]
     step = f"natsctl explain stream {origin.name}"
     if origin.error is not None:
         evidence.append(f"error: {origin.error.description or origin.error.code}")
@@ -352,7 +352,7 @@ def _aged(facts: StreamFacts) -> Outcome:
     )
     if config.retention != RetentionPolicy.LIMITS or not _explains_front(facts, "max_age"):
         return oldest
-    evidence = [oldest, f"{removed:,} messages were removed from the start of the stream"]
+    evidence = [oldest, f"removed from the start of the stream: {plural(removed, 'message')}"]
     text = f"max_age removes old messages, about {_per_second(facts)} a second"
     return Cause(text, evidence, f"natsctl stream edit {config.name} --max-age DURATION")
 
@@ -403,7 +403,7 @@ def _per_subject(facts: StreamFacts) -> Outcome:
         return f"max_msgs_per_subject {limit:,} has removed nothing"
     evidence = [
         f"max_msgs_per_subject {limit:,}: {plural(len(full), 'subject')} at the limit, such as {listed(full)}",
-        f"{missing:,} of {state.last_seq:,} messages are no longer stored",
+        f"no longer stored: {missing:,} of {plural(state.last_seq, 'message')}",
     ]
     text = "max_msgs_per_subject removes the oldest message of a subject for each new one"
     return Cause(text, evidence, f"natsctl stream edit {config.name} --max-msgs-per-subject N")

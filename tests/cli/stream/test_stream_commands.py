@@ -94,22 +94,26 @@ def test_a_set_of_documents_is_for_apply(natsctl: Run, tmp_path: Path, text: str
 
 @pytest.mark.ours("files and editors on this side")
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("file", "text", "reason"),
     [
-        ("{", "not JSON"),
-        ("[1]", "$: expected an object"),
-        ('{"name": "S", "max_age": "soon"}', "$.max_age"),
-        ('{"name": "S", "subjects": "x"}', "$.subjects"),
-        ("a: [", "not YAML"),
+        ("bad.json", "{", ":1: not JSON"),
+        ("bad.json", "[1]", ": $: expected an object"),
+        ("bad.yaml", "", ": $: expected an object, but there is nothing"),
+        ("bad.json", '{"name": "S",\n"max_age": "soon"}', ":2: $.max_age: "),
+        ("bad.json", '{"name": "S", "subjects": "x"}', ":1: $.subjects: "),
+        ("bad.yaml", "name: S\nsources:\n- name: T\n  fitler_subject: t\n", ":4: $.sources[0].fitler_subject: "),
+        ("bad.json", '{"state": {},\n"config": {"name": "S", "new": 1,\n"max_age": "x"}}', ":3: $.config.max_age: "),
+        ("bad.yaml", "a: [", ":2: not YAML"),
     ],
 )
-def test_a_wrong_file_is_told_by_path_and_reason(natsctl: Run, tmp_path: Path, text: str, told: str) -> None:
-    path = tmp_path / "bad.json"
+def test_a_fault_of_a_file_has_its_line_path_and_reason(
+    natsctl: Run, tmp_path: Path, file: str, text: str, reason: str
+) -> None:
+    path = tmp_path / file
     path.write_text(text)
     done = natsctl("str", "add", "--config", str(path))
     assert done.code == 2
-    assert "bad.json" in done.err
-    assert told in done.err
+    assert f"{file}{reason}" in done.err
 
 
 def test_an_edit_without_difference_sends_nothing_and_succeeds(natsctl: Run) -> None:
