@@ -1,4 +1,4 @@
-"""Ack subjects, which carry the position of a delivered message, and the payloads of acks."""
+"""Ack subjects (the position of a delivered message) and the payloads of acks."""
 
 from enum import Enum
 from typing import Final, NamedTuple

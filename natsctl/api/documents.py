@@ -35,7 +35,7 @@ REPORTED: Final = object()
 
 
 class Untyped(str):
-    """A text that counts as a number or a switch where one is wanted: the replacement of `${NAME}` in JSON."""
+    """A string that a field reads as a number or a boolean if it needs one: the replacement of `${NAME}` in JSON."""
 
     __slots__ = ("meant",)
 
@@ -234,7 +234,7 @@ def escaped(text: str) -> str:
 
 
 def expanded(text: str, values: Mapping[str, str]) -> str:
-    """Return `text` with its references replaced by `values`, which are not expanded again.
+    """Return `text` with its references replaced by `values`; these are not expanded again.
 
     Raises InterpolationError.
     """
@@ -281,7 +281,7 @@ _ODD_FLOATS: Final = {
 _NUMERIC: Final = frozenset("0123456789+-.")
 _REFERENCE_IN_YAML: Final = re.compile(r"""\$?\$\{[^}\n\r"'\\]*\}""")
 _BEFORE, _AFTER = "\ue000", "\ue001"
-"""Characters of the private use area that `hidden` puts around a reference, whose ASCII it shifts by `_PLANE`."""
+"""Characters of the private use area that `hidden` puts around a reference; it shifts its ASCII by `_PLANE`."""
 _PLANE: Final = 0xF0000
 _HIDDEN: Final = {code: _PLANE + code for code in range(0x20, 0x7F)}
 _SHOWN: Final = {there: code for code, there in _HIDDEN.items()}
@@ -305,7 +305,7 @@ def plain_value(text: str) -> Any:
 
 
 def untyped(text: str) -> Untyped:
-    """Return a string that becomes a number or a boolean where a field needs one."""
+    """Return a string that becomes a number or a boolean if a field needs one."""
     value = Untyped(text)
     value.meant = plain_value(text)
     return value

@@ -22,9 +22,9 @@ class BodyRule(StrEnum):
     REQUIRED = "required"
     """Strict JSON; empty is refused with 10003."""
     OPTIONAL = "optional"
-    """Empty, strict JSON, or something that is not a JSON object, which is ignored."""
+    """Empty, strict JSON, or ignored if it is not a JSON object."""
     LATE = "late"
-    """Like REQUIRED, but read only once what the subject names was found."""
+    """Like REQUIRED, but read only after the stream or consumer of the subject was found."""
     PLAIN = "plain"
     """One JSON value, unknown keys ignored; empty is a fault."""
     EMPTY = "empty"
@@ -42,7 +42,7 @@ class AdvisoryPolicy(StrEnum):
 
 
 _READS: Final = frozenset({"INFO", "NAMES", "LIST", "GET", "SNAPSHOT", "NEXT", "BLOCKS"})
-"""Last words of verbs that leave everything as it is."""
+"""Last tokens of verbs that change nothing."""
 _ONCE: Final = frozenset({"STREAM.SNAPSHOT", "CONSUMER.MSG.NEXT"})
 """Verbs that send something elsewhere for each request."""
 _SETS: Final = frozenset(
@@ -99,7 +99,7 @@ class ApiEndpoint:
 
     @cached_property
     def answer(self) -> type[Model] | None:
-        """Return the model of an answer; None where that is no JSON."""
+        """Return the model of an answer, or None if it is not JSON."""
         from natsctl.api import answers
 
         return getattr(answers, self._answer, None)
@@ -213,7 +213,7 @@ _DEEPEST: Final = max(name.count(".") for name in ENDPOINTS) + 1
 
 
 def find(subject: str) -> tuple[ApiEndpoint, list[str]] | None:
-    """Return the verb of a request subject and the tokens after it, or None when it is none of ours.
+    """Return the verb of a request subject and the tokens after it, or None for any other subject.
 
     Takes `$JS.API.…`, `$JS.<domain>.API.…` (the caller checks which domain is its own) and `$JS.NEXT.<s>.<c>` of 2020.
     """

@@ -383,7 +383,7 @@ def file_errors(where: object, kind: type[Exception] = StorageError) -> Iterator
 
 
 def exit_code_of(error: ApiError) -> ExitCode:
-    """Return the exit code for an API error, by `err_code`, or by `code` for servers of 2020, which lack it."""
+    """Return the exit code for an API error, by `err_code`, or by `code` for servers of 2020 without it."""
     if error.err_code in NOT_FOUND_CODES or (not error.err_code and error.code == 404):
         return ExitCode.NOT_FOUND
     if error.err_code in CONFLICT_CODES:

@@ -76,7 +76,7 @@ ISSUERS: Final[dict[str, tuple[Kind, ...]]] = {
 """Kinds of keys that may sign a JWT, by its type."""
 
 ANY_VERSION: Final = frozenset({"authorization_request", "authorization_response"})
-"""Types that may have version 0, which is signed like version 1. Source: nats-server, loadAuthorizationResponse."""
+"""Types that may have version 0, signed like version 1. Source: nats-server, loadAuthorizationResponse."""
 _CALLED: Final = {"authorization_response": "an authorization request"}
 """Names of types in errors, where nats-server has others."""
 

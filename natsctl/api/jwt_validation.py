@@ -76,7 +76,7 @@ def contains(wide: str, narrow: str) -> bool:
 
 
 class Containers:
-    """Subjects, to find those that contain another one in the sense of `contains`."""
+    """Subjects, to find the ones that contain another one in the sense of `contains`."""
 
     def __init__(self, subjects: Iterable[str] = ()) -> None:
         self._index: SubjectIndex[int] = SubjectIndex()

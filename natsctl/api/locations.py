@@ -32,7 +32,7 @@ class LocatedDict(dict[str, Any]):
         self.words: dict[str, tuple[Step, ...]] | None = None
 
     def put(self, key: str, value: Any, line: int, words: tuple[Step, ...] | None = None) -> None:
-        """Set a key; `words` are the steps that lead to it in the text, if they differ from the key."""
+        """Set a key; `words` is its path in the text if that differs from the key."""
         self[key] = value
         self.lines[key] = line
         if words is not None:
@@ -61,7 +61,7 @@ class LocatedList(list[Any]):
 
 @dataclass(frozen=True, slots=True)
 class DocumentNode:
-    """A value in a document with its location, by which faults are reported."""
+    """A value in a document with its location for error messages."""
 
     file: str
     value: Any
@@ -69,7 +69,7 @@ class DocumentNode:
     path: str = "$"
 
     def at(self, *steps: Step) -> DocumentNode:
-        """Return the node below that the steps lead to; its value is None where they lead to nothing."""
+        """Return the node below at the steps; its value is None if there is no such node."""
         value, line, path = self.value, self.line, self.path
         for step in steps:
             words: tuple[Step, ...] = (step,)
@@ -105,7 +105,7 @@ MAX_FILE_BYTES: Final = 32 * 1024 * 1024
 MAX_DEPTH: Final = 64
 """Levels of nested mappings and lists; a configuration has seven."""
 MAX_VALUES: Final = 2_000_000
-"""Values of one file, those of an alias of YAML counted at each of its uses."""
+"""Values of one file; values of a YAML alias count at each use."""
 MAX_INCLUDE_DEPTH: Final = 16
 """Levels of files that include further files."""
 MAX_FILES: Final = 10_000

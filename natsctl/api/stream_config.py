@@ -1,6 +1,6 @@
 """Normalisation and validation of stream configurations, and the fields that an update may change.
 
-`CHECKS` has nats-server's order, so that of two mistakes the same one is reported. Source:
+`CHECKS` has nats-server's order, so the same one of two mistakes is reported. Source:
 docs/compatibility.md#stream-configuration and docs/compatibility.md#stream-updates.
 
 Mirrors and sources of this account are checked: their messages must fit, and no stream may be its own origin.

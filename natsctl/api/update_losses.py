@@ -3,8 +3,8 @@
 An update counts as a loss if the present state shows that messages are, or may be, removed: the new limit is below the
 current size, the first message is older than the new age, or there may be more messages per subject. An update that
 removes nothing now is not a loss, even if messages expire sooner later (`max_msgs` 1,000 with 10 messages), nor is a
-limit under `discard: new`, which refuses messages instead. Giving up subjects is not a loss, because stored messages
-stay. Sealing is one, because it cannot be undone.
+limit under `discard: new`: it refuses messages instead. Giving up subjects is not a loss, because stored messages stay.
+Sealing is one, because it cannot be undone.
 
 A consumer edit is a loss if the consumer skips messages it had to deliver (a removed filter, fewer deliveries while
 acks are outstanding), or if it or its state may vanish (a shorter inactivity threshold, memory storage).

@@ -3,8 +3,8 @@
 Theory of operation. `publish` looks the subject up once; the route (routes.py) names plain clients, queue groups and
 handlers. The part of the message that all clients share is built once, each client's copy is the cached head and that,
 and goes into the session's output list at once. Handlers run last, inside the call; they may publish, subscribe and
-unsubscribe, because a route is a tuple that changes never alter. `Traffic` counts what the connections of an account
-have moved, and a `Watch` calls back when interest in a subject may have changed.
+unsubscribe, because a route is a tuple that changes never alter. `Traffic` counts the messages and bytes of an
+account's connections, and a `Watch` calls back when interest in a subject may have changed.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ class Account:
         self._follow_mappings(before)
 
     def prepare_mappings(self, configured: Sequence[SubjectMap]) -> Steps[Mappings]:
-        """Return the configuration's mappings before those of `map_subject`, for `use_mappings`."""
+        """Return the configuration's mappings, then the ones of `map_subject`, for `use_mappings`."""
         return (yield from Mappings.compile(configured, self._rng, self.mappings))
 
     def use_mappings(self, mappings: Mappings) -> None:
@@ -227,7 +227,7 @@ class Account:
             self.broker.long_work.add(rest, self)
 
     def begin_insert(self, sub: Subscription) -> Iterator[int] | None:
-        """Add a subscription; return what is left to do if it takes many imports."""
+        """Add a subscription; return the remaining steps if it matches many imports."""
         self.place(sub)
         return begun(self.imports.on_subscribe(sub))
 
@@ -318,7 +318,7 @@ class Account:
         origin: Session | None = None,
         queues: Sequence[bytes] | None = None,
     ) -> int:
-        """Deliver one message to the recipients of `to`, which see `subject`; return the number of recipients.
+        """Deliver one message to the recipients of `to` with subject `subject`; return the number of recipients.
 
         `queues` are the queue groups that another server chose, None for every group.
         """

@@ -67,7 +67,7 @@ class BrokerOptions(msgspec.Struct, kw_only=True):
     """Intervals of connection types that do not use `ping_interval_ns`."""
     websocket: WebSocketListener | None = None
     ping_max: int = 2
-    """Unanswered PINGs at which a connection is closed rather than pinged again."""
+    """Number of unanswered PINGs before a connection is closed."""
     first_ping_ns: int = 2 * SECOND
     max_pending: int = 64 << 20
     """Bytes that may wait for a client; beyond them it is disconnected as a slow consumer."""

@@ -37,9 +37,9 @@ CROWD_SLICE_NS: Final = 1_000_000
 LOOK_MASK: Final = 7
 """The clock is looked at after every eighth message or subscription."""
 LONG_SUBJECT_BYTES: Final = 128
-"""It is also checked after each message with a longer subject, which may take long to match."""
+"""It is also checked after each message with a longer subject, because matching it may take long."""
 API_SUBJECTS: Final = b"$JS.API."
-"""It is also checked after each JetStream request, which may be long work."""
+"""It is also checked after each JetStream request, because that may be long work."""
 MANY_RECIPIENTS: Final = 64
 """It is also looked at after each message with more recipients."""
 MANY_LINES: Final = 8192

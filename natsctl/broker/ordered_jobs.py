@@ -55,7 +55,7 @@ class OrderedJobs:
 
 
 def begun(work: Iterator[int]) -> Iterator[int] | None:
-    """Do the first step; return what is left to do, if anything is."""
+    """Do the first step; return the remaining steps, or None."""
     return None if next(work, None) is None else work
 
 

@@ -3,15 +3,15 @@
 Theory of operation. `exact` maps a subject to its route and serves the hot path; `find` handles misses. Inbox
 replies and ack subjects are new with every message, so a route that the trie decided on leading tokens only
 (api/subject_index.py) is also kept under the subject without its last token (`_INBOX.x.y`) or without its last five
-(`$JS.ACK.S.C.1.2.3.4.5`), and a hit there leaves `exact` alone. If nothing but `>` is left, the route of every
+(`$JS.ACK.S.C.1.2.3.4.5`), and a hit there does not touch `exact`. If nothing but `>` is left, the route of every
 longer subject is kept under the stem (`orders.`). A subject that no prefix decides costs the walk through the trie,
 but its route is made once for each set of nodes that is reached.
 
 A change of a literal subscription drops the entries that could cover it; a change of a wildcard drops all. Sizes are
 bounded by the number of recipients kept. Patterns with many tokens, or very many patterns, can make the walk visit a
-node for each of their tokens: if that may be long (`wide`), a session calls `walked` first, which walks in slices.
-While the subscriptions of a connection that has ended are removed slice by
-slice (deferred_work.py), no route includes its remaining ones.
+node for each of their tokens: if that may be long (`wide`), a session calls `walked` first to walk in slices. While the
+subscriptions of a connection that has ended are removed slice by slice (deferred_work.py), no route includes its
+remaining ones.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ DOT: Final = 46
 
 
 WIDE_TOKENS: Final = 16_384
-"""Tokens of patterns from which a walk may be long: some milliseconds."""
+"""Min number of tokens of patterns that may make a walk long (some milliseconds)."""
 MAX_WALKS: Final = 128
 """Maximum unfinished walks of an account; with more, the oldest restarts."""
 MAX_WAYS: Final = 1024
@@ -198,7 +198,7 @@ class Routes:
     def walked(self, subject: bytes, go_on: Callable[[], bool]) -> bool:
         """Walk to the route of a subject while `go_on`; return whether it is known now.
 
-        A walk does not begin anew when subscriptions change: nodes that are reached and have no owner at its end have
+        A walk does not start over when subscriptions change: nodes that are reached and have no owner at its end have
         been removed, and patterns that it may have passed by are in `late`.
         """
         if self.is_known(subject):

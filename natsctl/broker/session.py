@@ -215,7 +215,7 @@ class Session:
         """Permissions of the user, None for all."""
         self.login = Login(self)
         self.incomplete: Iterator[int] | None = None
-        """What is left to do for the last subscription, before anything that follows it."""
+        """Remaining steps for the last subscription; later operations wait for them."""
         self.deferred: DeferredWork | None = None
         """Work that has arrived and is to be carried out later."""
         self.last_active_ns = self.last_data_ns = broker.clock.monotonic_ns()
@@ -641,7 +641,7 @@ class Session:
         return self.max_subscriptions != UNLIMITED and self.max_subscriptions <= len(self.subs)
 
     def close_if_full(self) -> bool:
-        """Close a client that has too many subscriptions, or may have none at all, as nats-server does."""
+        """Close a client without room for another subscription, as nats-server does."""
         if self.is_full:
             self.close(CloseReason.MAX_SUBSCRIPTIONS_EXCEEDED, "maximum subscriptions exceeded")
         return self.is_full

@@ -46,7 +46,7 @@ def not_mine(subject: bytes, reply: bytes, header: bytes, payload: bytes, origin
 
 
 NO_PROXIES: Final[list[ImportProxy]] = []
-"""The proxies of all subscriptions that have none; nothing is added to it."""
+"""The value for all subscriptions without proxies; nothing is added to it."""
 
 
 class Subscription:

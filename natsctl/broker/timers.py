@@ -103,7 +103,7 @@ class Timers:
         interval = options.ping_interval_of(session.connection_type)
         late_ns = interval // LATE_PARTS
         active_ns = session.last_active_ns
-        # The answer to the last ping, which came a little after it, is no reason to send the next one later.
+        # The answer to the last ping came a little after it: no reason to delay the next one.
         in_use = self._measured and active_ns != self._answered_ns and active_ns + interval > now
         if in_use and not session.pings_always:
             self._sleep_until(active_ns + interval, late_ns)

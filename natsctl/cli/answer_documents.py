@@ -1,6 +1,6 @@
 """Documents that commands of messages and buckets print with -j.
 
-They are apart from the commands: declaring them needs msgspec, which takes longer to import than a value to be read.
+They are apart from the commands: declaring them needs msgspec, and its import takes longer than to read a value.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from natsctl.cli.framework.session import Session
 
 
 class Line(Model, kw_only=True):
-    """One command line and what it does; one that ends in `&` runs while the next ones do."""
+    """One command line and its effect; one that ends in `&` runs while the next ones do."""
 
     about: str
     command: str

@@ -293,7 +293,7 @@ def _remove_key(
 
 
 def _present(session: Session, bucket: KeyValueBucket, key: str, missing_ok: bool, json: bool) -> Entry | None:
-    """Return the value of the key; None if it has none and --missing-ok is set. Raises KeyNotFoundError."""
+    """Return the value of the key; None for a missing key with --missing-ok. Raises KeyNotFoundError."""
     from natsctl.client.kv import KeyNotFoundError
 
     try:

@@ -107,7 +107,7 @@ class _TaskMeter:
     """A bar in the unit of the last measurement; another unit begins another bar."""
 
     def __init__(self, what: str, *, quiet: bool, timed_tasks: bool = True) -> None:
-        """Create a meter; without `timed_tasks` tasks have no rate, because most of the work is measured otherwise."""
+        """Create a meter; without `timed_tasks` tasks have no rate, because their work is measured in another way."""
         self._what, self._quiet, self._timed_tasks = what, quiet, timed_tasks
         self._stack = ExitStack()
         self._unit = TASKS

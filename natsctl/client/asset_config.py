@@ -121,7 +121,7 @@ def set_marker_ttl(config: dict[str, Any], ns: int) -> None:
 
 
 def set_mirror(config: dict[str, Any], mirror: dict[str, Any]) -> None:
-    """Make the bucket a mirror of another one, which then receives its writes."""
+    """Make the bucket a mirror of another one; that one then receives its writes."""
     config["mirror"] = {**(config.get("mirror") or {}), **mirror, "name": _stream(mirror["name"])}
     config["mirror_direct"] = True
     config.pop("subjects", None)
@@ -149,7 +149,7 @@ def add_sources(config: dict[str, Any], sources: list[dict[str, Any]]) -> None:
 
 
 def drop_mirror(config: dict[str, Any]) -> None:
-    """Turn a mirror into an ordinary bucket, which accepts writes itself."""
+    """Turn a mirror into an ordinary bucket that accepts writes itself."""
     config.pop("mirror", None)
     settle(config)
 

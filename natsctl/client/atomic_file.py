@@ -64,7 +64,7 @@ def make_private_folder(folder: Path) -> None:
 
 @contextmanager
 def atomic_write(path: Path, mode: int | None = None, *, durable: bool = False) -> Iterator[IO[bytes]]:
-    """Yield a file to write, which becomes `path` on success; a failure leaves nothing of it. Raises OSError.
+    """Yield a file to write. It becomes `path` on success; a failure removes it. Raises OSError.
 
     A symbolic link stays, and its target is replaced. Special files are written to directly. `mode` None is the
     system's default for new files; a `durable` file is synced before it gets its name.

@@ -1,7 +1,7 @@
 """A blocking connection to a NATS server, over the protocol of `wire/client.py`: requests, and raw bytes.
 
-Theory of operation. Received and unused bytes are in `_rest`, which always begins with a frame. `answer` and `flush`
-take whole frames from it, answer PINGs on the way and keep messages of other subscriptions and answers to other open
+Theory of operation. Received and unused bytes are in `_rest`; it always begins with a frame. `answer` and `flush` take
+whole frames from it, answer PINGs on the way and keep messages of other subscriptions and answers to other open
 requests. A caller that needs bytes as fast as they arrive calls `read`, cuts them into frames itself, passes lines that
 are not messages to `handle_line`, and returns the rest with `unread` before any other request.
 
@@ -126,7 +126,7 @@ class BlockingConnection:
         return data
 
     def unread(self, data: bytes) -> None:
-        """Put back unused bytes of `read`, which begin with a frame."""
+        """Put back unused bytes of `read`; they begin with a frame."""
         self._rest = data + self._rest
 
     def handle_line(self, line: bytes) -> None:

@@ -3,15 +3,15 @@
 nats-py's reconnecting is off: a one-shot command should report that the server is lost, not wait for it. The embedded
 server is the exception: when the command that owns it ends, another one takes over at the same address. A connection
 that `reconnects`, because several servers were named or the command runs for long, is opened again (`reopen`) before
-the next thing is sent; what was under way fails with ConnectionLostError, and callers repeat what may be repeated. One
-that is `patient` is opened again however long that takes. nats-py's callbacks (a refused
-subject, a dropped message, the end of the connection) reach the waiting caller: a request whose subject
-is refused fails at once with NotAuthorisedError instead of timing out, and when the connection ends every waiter fails.
+the next thing is sent; pending requests fail with ConnectionLostError, and callers repeat the ones that may be
+repeated. A `patient` connection is opened again however long that takes. nats-py's callbacks (a refused subject, a
+dropped message, the end of the connection) reach the waiting caller: a request with a refused subject fails at once
+with NotAuthorisedError instead of timing out, and when the connection ends every waiter fails.
 
 All requests share one inbox subscription; `_waiting` has a future for each that is not yet answered.
 
-The connection calls `take` of a subscription for each message, which is kept until it is read. Messages beyond
-`MAX_KEPT` messages or `MAX_KEPT_BYTES` are dropped and counted in `dropped`. `--trace` writes each JetStream API
+The connection calls `take` of a subscription for each message; the subscription keeps it until it is read. Messages
+beyond `MAX_KEPT` messages or `MAX_KEPT_BYTES` are dropped and counted in `dropped`. `--trace` writes each JetStream API
 request and its answer to stderr, and never a login.
 """
 
@@ -54,8 +54,8 @@ MAX_KEPT_BYTES = 128 * 1024 * 1024
 class Subscription:
     """Messages as they arrive: iterate it, or wait for the `next` one.
 
-    It may listen on `more` subjects than one; what comes on them stays in the order it came.
-    `watched` is a subject published to for these messages; if the server refuses that, reading fails.
+    It may listen on `more` subjects than one; messages stay in their order of arrival. `watched` is a subject published
+    to for these messages; if the server refuses that, reading fails.
     """
 
     def __init__(
@@ -270,7 +270,7 @@ class Connection:
             self._refused.clear()
         self._client.credentials = login
         logging.getLogger("nats").setLevel(logging.CRITICAL + 1)
-        # nats-py's side of TLS looks like plain TCP to asyncio, which warns when a connection ends.
+        # nats-py's side of TLS looks like plain TCP to asyncio; asyncio warns when a connection ends.
         logging.getLogger("asyncio").setLevel(logging.ERROR)
         if self.target.settings.socks_proxy:
             from natsctl.client.nats_py import socks_transport

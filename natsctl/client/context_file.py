@@ -98,7 +98,7 @@ def complete(document: Mapping[str, Any]) -> Document:
 def redacted(document: Mapping[str, Any]) -> Document:
     """Return the document with secrets hidden: passwords, tokens, keys, and logins in URLs.
 
-    Where they are kept stays.
+    References to secrets kept elsewhere stay.
     """
     shown = dict(document)
     for name in (*_SECRETS, *_MAY_EMBED):

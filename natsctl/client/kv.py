@@ -2,8 +2,8 @@
 
 The protocol (messages, headers, stream requests) is used directly and not through nats-py's KeyValue: that class
 answers with exceptions of its own that leave out the server's error, reads every refusal of a publish as a conflict,
-has no dry run and no trace, and fails on fields that it does not model. nats-py and nats.go read what is written here,
-and the reverse; the tests hold both. Source: ADR-8, ADR-48.
+has no dry run and no trace, and fails on fields that it does not model. nats-py and nats.go read its entries, and the
+reverse; tests check both. Source: ADR-8, ADR-48.
 """
 
 from __future__ import annotations

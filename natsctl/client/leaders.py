@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 WAIT_S: Final = 10.0
-"""Maximum time for a new leader: elections need 4 to 9 seconds where a server is lost."""
+"""Maximum time for a new leader: elections need 4 to 9 seconds if a server is lost."""
 LOOK_EVERY_S: Final = 0.1
 
 Info = Mapping[str, Any]
@@ -75,7 +75,7 @@ class Move(NamedTuple):
 
 
 def leader_of(info: Info) -> str:
-    """Return the server that leads; "" if there is none, or no cluster."""
+    """Return the server that leads; "" without a leader or a cluster."""
     return str((info.get("cluster") or {}).get("leader") or "")
 
 
@@ -145,7 +145,7 @@ async def _awaited(
 def plan_spread(infos: Iterable[tuple[str, Info]]) -> list[Move]:
     """Return the moves after which every server leads about as many: to the least loaded one that has a copy.
 
-    Each entry is a name and its information; assets without a cluster, or with one replica, stay where they are.
+    Each entry is a name and its information; assets without a cluster, or with one replica, are not moved.
     """
     movable = [(name, peers_of(info)) for name, info in infos if leader_of(info) and len(peers_of(info)) > 1]
     load = Counter(peers[0] for _, peers in movable)

@@ -152,7 +152,7 @@ class AckedMessages:
         """How often the connection had been opened again when the message came that is being read."""
 
     def add(self, reply: str) -> None:
-        """Remember the message with that ack subject, which is being read."""
+        """Remember the message with that ack subject: it is being read."""
         if place := _place_of(reply):
             self._acked.pop(place, None)
             self._acked[place] = self.opening

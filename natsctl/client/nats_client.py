@@ -1,9 +1,9 @@
 """nats-py's core client with a faster path for messages; imported through client/nats_py.py only.
 
 nats-py matches regular expressions against a buffer that it shortens for each message, awaits a coroutine for each,
-puts it into a queue of its subscription for a task that calls back, and keeps one value of a repeated header. With
-many messages that is most of a command's work. `QuickParser` parses a whole read at once and leaves all but messages to
-nats-py's parser; `ShortClient` hands subject, reply, body and header block to the function that waits for them.
+puts it into a queue of its subscription for a task that calls back, and keeps one value of a repeated header. With many
+messages that is nearly all of a command's work. `QuickParser` parses a whole read at once and leaves all but messages
+to nats-py's parser; `ShortClient` hands subject, reply, body and header block to the function that waits for them.
 """
 
 from __future__ import annotations
@@ -184,7 +184,7 @@ class ShortClient(Client):
         kicked: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         queue.put_nowait(kicked)
         if force_flush:
-            # The flusher sets the result, which must not be cancelled under its hands.
+            # The flusher sets the result; it must not be cancelled before.
             done, _ = await asyncio.wait((kicked,), timeout=self._flush_timeout)
             if not done:
                 await self._error_cb(FlushTimeoutError())

@@ -234,7 +234,7 @@ class ObjectBucket:
 
 
 LAGS_S = 5.0
-"""Maximum wait for the next chunk: the reading server of a cluster may be behind the one that stored it."""
+"""Maximum wait for the next chunk: the reading server of a cluster may lag the one that stored it."""
 
 
 async def get(bucket: ObjectBucket, found: StoredObject, target: IO[bytes], on_progress: Callable[[int], None]) -> None:

@@ -1,4 +1,4 @@
-"""Record of what one command received from servers: entries that it left out, and its latest answers.
+"""Record of the answers one command received from servers: entries that it left out, and its latest answers.
 
 A list leaves out an entry that cannot be read and reports it at the end, so that one bad stream, object, service or
 server does not hide the others. When a command fails on a value, its latest answers are checked against their models:

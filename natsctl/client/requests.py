@@ -115,7 +115,7 @@ def _finite(text: str) -> float:
 
 
 _decoder = json.JSONDecoder(parse_float=_finite, parse_constant=_refuse)
-"""Decoder of standard JSON: without NaN and infinite numbers, which other programs could not read."""
+"""Decoder of standard JSON, without NaN and infinite numbers: other programs could not read these."""
 
 
 _HALF: Final = b"\\ud"

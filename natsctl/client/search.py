@@ -81,7 +81,7 @@ FUNCTIONS: Final[dict[str, Callable[[Any], Any]]] = {
 
 
 def looked_up(value: Any, key: Any) -> Any:
-    """Return the member or item, nil if there is none."""
+    """Return the member or item, nil if missing."""
     if isinstance(value, Mapping):
         if key in value:
             return value[key]
@@ -317,7 +317,7 @@ def _item(of: Node, at: Node) -> Node:
 
 
 STREAMS_AT_ONCE = 8
-"""Number of streams whose consumers are requested at a time."""
+"""Max number of concurrent requests for streams' consumers."""
 
 
 class SearchMatch(NamedTuple):

@@ -1,7 +1,7 @@
 """Choice of the server that a command uses, and its login there.
 
 Order: --server, NATS_URL, --context or NATS_CONTEXT, the selected context, `nats://127.0.0.1:4222` if something
-listens there, the embedded server. Only the last two depend on what is running: a server that was named is never
+listens there, the embedded server. Only the last two depend on running servers: a server that was named is never
 replaced by another.
 
 A context is checked by its file, its secrets, its URLs, and on request by connecting to its server.

@@ -3,9 +3,9 @@
 Every instance of a service answers on `$SRV.<verb>`, `$SRV.<verb>.<name>` and `$SRV.<verb>.<name>.<id>`; a request to
 several ends when no further one has answered for a while.
 
-The demo service has one endpoint `echo`, which returns the request. nats-py's own implementation is not used: it reads
-subscriptions through callbacks in tasks of nats-py, which this client does not have, and gives times in milliseconds
-without a zone that Python knows.
+The demo service has one endpoint `echo` that returns the request. nats-py's own implementation is not used: it reads
+subscriptions through callbacks in tasks of nats-py (this client has none), and gives times in milliseconds without a
+zone that Python knows.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ async def _question(
 
 
 def _typed(raw: dict[str, Any], verb: str, subject: str) -> Any:
-    """Return an answer as a model; JSON's null represents what is absent, as some libraries write it."""
+    """Return an answer as a model; JSON's null counts as missing, because some libraries write it."""
     fields = {name: value for name, value in raw.items() if value is not None}
     try:
         return msgspec.convert(fields, _KINDS[verb])

@@ -432,7 +432,7 @@ class Differ:
         return differences({"metadata": live}, {"metadata": wanted})
 
     def _is_foreign(self, change: Change, old: Config) -> bool:
-        """Record the owner whose asset a change takes over, and refuse it without `adopt`; return True if refused."""
+        """Record the owner of an asset that a change adopts, and refuse it without `adopt`; return True if refused."""
         owner = owner_of(old)
         if owner != self.wanted.owner and self.able.keeps_metadata:
             change.takes_over = owner

@@ -183,7 +183,7 @@ def _ordered_value(value: Any, shape: Shape, name: str) -> Any:
 
 
 def _without_empty(config: Mapping[str, Any], shape: Shape) -> Config:
-    """Return the configuration without fields at their type's zero value, which has no meaning on the wire."""
+    """Return the configuration without fields at their type's zero value: it has no meaning on the wire."""
     kept = {name: _bare_value(value, shape, name) for name, value in config.items()}
     return {name: value for name, value in kept.items() if value or name not in shape.fields}
 

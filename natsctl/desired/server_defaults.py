@@ -81,7 +81,7 @@ M = TypeVar("M", bound=Model)
 MAX_DUPLICATE_WINDOW: Final = "max_duplicate_window"
 MAX_REQUEST_BATCH: Final = "max_request_batch"
 SERVER_MAX_ACK_PENDING: Final = "server_max_ack_pending"
-"""Limits in a server's configuration, which no request returns; `read_caps` finds the relevant ones."""
+"""Limits in a server's configuration. No request returns them; `read_caps` finds the relevant ones."""
 
 
 class ConfigRefusedError(NatsctlError):

@@ -16,7 +16,7 @@ C = TypeVar("C", bound="Claim")
 
 
 class Claim:
-    """Patterns of one owner; those of an ended claim only wait for removal."""
+    """Patterns of one owner; patterns of an ended claim only wait for removal."""
 
     __slots__ = ("ended", "subjects")
 

@@ -53,7 +53,7 @@ class ClockWatch:
 
 
 REQUEST_FAULT_NS: Final = 1_000_000_000
-"""Period in which a line about a request is logged only once. Source: nats-server, startRateLimitLogExpiration."""
+"""Min time between two log lines about the same request. Source: nats-server, startRateLimitLogExpiration."""
 MAX_REQUEST_FAULTS: Final = 50
 """Lines about requests in that time; more are left out."""
 MAX_FAULT_LENGTH: Final = 1024

@@ -15,7 +15,7 @@ from heapq import heapify, heappop, heappush
 from typing import Final
 
 SWEEP_FROM: Final = 64
-"""Heap size from which cancelled timers are removed once they outnumber the others."""
+"""Min heap size to remove cancelled timers once they outnumber the others."""
 
 
 class Timer:

@@ -1,15 +1,15 @@
 """The long work of one stream or account, in slices, and the calls that wait for its end.
 
 Theory of operation. Work on possibly very many messages is a generator (`store.steps`). It begins at once, within the
-call that requests it, up to the cost of a short call; most of it ends there. The rest continues in turns of the
-engine's ready queue, each of which takes some milliseconds, beside the work of other streams and the deliveries of
-consumers. Jobs of one stream go one after another.
+call that requests it, up to the cost of a short call, and usually ends there. The rest continues in turns of the
+engine's ready queue of some milliseconds each, between the work of other streams and the deliveries of consumers. Jobs
+of one stream go one after another.
 
 Calls for the stream meanwhile wait in the order of their arrival, so that they find the stream as if the job had been
 done in one moment. Requests wait for every job. A job that changes the stream calls `shut`: from then on publishes,
 acks, pull requests and direct gets wait too, consumers deliver nothing, and every other part with a turn is deferred. A
 request that may change the stream shuts it as well while it waits, so that no message overtakes it. The shell stops
-reading from connections that publish into a stream for which much waits. Source: docs/adr/0021.
+reading from connections that publish into a stream with much waiting work. Source: docs/adr/0021.
 """
 
 from __future__ import annotations

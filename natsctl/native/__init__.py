@@ -1,9 +1,9 @@
 """The optional native module: C code for what a server does for each message, and for bytes by the gigabyte.
 
 `lib` is the module, or None for the reason in `absent`: it was not built (no compiler, another platform), it is older
-than the sources beside it, or NATSCTL_PURE is set to anything but 0. The Python code stays the specification: each
-native function stands for one in the module that uses it, does the same on the same arguments, and is tested against
-it. A function that is unsure leaves the rest to Python. Source: docs/adr/0029-native-module.md.
+than the sources next to it, or NATSCTL_PURE is set to anything but 0. The Python code stays the specification: each
+native function replaces one in the module that uses it, does the same on the same arguments, and is tested against it.
+A function that is unsure leaves the rest to Python. Source: docs/adr/0029-native-module.md.
 """
 
 from __future__ import annotations

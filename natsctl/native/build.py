@@ -1,8 +1,8 @@
 """Build the native module with the compiler at hand: `python natsctl/native/build.py`, and the wheel's hook.
 
-The module uses Python's stable ABI, so one file serves 3.11 and every later release. Where there is no compiler, no
-header of Python or no room for the module, natsctl is installed without it, and everything runs in Python.
-NATSCTL_NATIVE=require makes a missing module an error, as released wheels need it; NATSCTL_NATIVE=no leaves it out.
+The module uses Python's stable ABI, so one file serves 3.11 and every later release. Without a compiler, Python's
+headers or room for the module, natsctl is installed without it, and everything runs in Python. NATSCTL_NATIVE=require
+makes a missing module an error, as released wheels need it; NATSCTL_NATIVE=no leaves it out.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class BuildError(Exception):
 
 
 def build(target: Path = TARGET, flags: tuple[str, ...] = ()) -> Path:
-    """Compile the module and return its path. Raises BuildError, and then an earlier module is gone too."""
+    """Compile the module and return its path. Raises BuildError; an earlier module is then deleted too."""
     partial = target.with_name(f"_native.{os.getpid()}.so")
     words = [*_command(), *flags, "-o", str(partial)]
     try:
@@ -45,7 +45,7 @@ def build(target: Path = TARGET, flags: tuple[str, ...] = ()) -> Path:
 
 
 def _command() -> list[str]:
-    """Return the words that compile the sources. Raises BuildError where something that they need is missing."""
+    """Return the command line that compiles the sources. Raises BuildError if something that it needs is missing."""
     if os.name != "posix":
         raise BuildError("it needs POSIX threads")
     if platform.python_implementation() != "CPython" or sysconfig.get_config_var("Py_GIL_DISABLED"):
@@ -63,7 +63,7 @@ def _command() -> list[str]:
 
 def wheel_tag() -> str:
     """Return the tag of a wheel with the module."""
-    system = sysconfig.get_platform().replace("universal2", platform.machine())  # we build for this machine alone
+    system = sysconfig.get_platform().replace("universal2", platform.machine())  # we build for this machine only
     return f"cp311-abi3-{system.replace('-', '_').replace('.', '_')}"
 
 

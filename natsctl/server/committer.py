@@ -9,7 +9,7 @@ stream does around its commit is reported and holds up no other stream.
 
 With the native module and a loop, commits that only append to open files are written and synced by threads that never
 hold the interpreter's lock: the loop thread and the disk do not wait for each other. A write that fails there is done
-again by a worker, which handles a full disk; a failed sync is final, as everywhere.
+again by a worker that handles a full disk; a failed sync is final, as everywhere.
 
 A small commit of the only stream that has one is run on the loop thread as long as the disk answers quickly: the two
 hand-overs between threads would take longer than the sync. Small commits that end without a sync are run there too, of
@@ -74,7 +74,7 @@ class Committer:
         """Prepare to commit `store`.
 
         `post` runs a call on the loop thread, `finished` is called after commits ended, `fault` for faults in our code.
-        With `loop` and the native module, threads outside the interpreter do most of the work.
+        With `loop` and the native module, threads outside the interpreter do nearly all of the work.
         """
         self._loop = loop if lib is not None else None
         self._native: CommitThreads | None = None

@@ -1,6 +1,6 @@
 """The embedded server: JetStream for a command that names no server, on the user's own data folder.
 
-It may have a configuration, `nats.conf` in the data folder or the file of NATSCTL_SERVER_CONFIG, which can make it a
+It may have a configuration, `nats.conf` in the data folder or the file of NATSCTL_SERVER_CONFIG. That can make it a
 leaf node of another server, with a name and a JetStream domain. Its address, its users and its data folder are fixed:
 it belongs to the commands of one user.
 

@@ -451,7 +451,7 @@ class ServerThread:
         self._stopping = asyncio.Event()
         try:
             await self.instance.start()
-        except BaseException as error:  # passed to the starting thread, which raises it
+        except BaseException as error:  # raised by the starting thread
             self._error = error
             return
         finally:

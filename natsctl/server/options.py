@@ -75,7 +75,7 @@ class OcspPeerOptions(msgspec.Struct, frozen=True):
 class OcspOptions(msgspec.Struct, frozen=True):
     mode: Literal["auto", "always", "never", "must"] = "auto"
     urls: tuple[str, ...] = ()
-    """Responders in place of those that certificates name."""
+    """Responders instead of the ones in the certificates."""
 
 
 class OcspCacheOptions(msgspec.Struct, frozen=True):

@@ -123,7 +123,7 @@ UNFINISHED_S: Final = 0.002
 LAG_KEPT_S: Final = 60.0
 """Time that the worst lag of the loop is remembered."""
 TICK_S: Final = 0.5
-"""Interval at which sessions check their timers (ping, stale, authentication, write deadline)."""
+"""Interval between checks of the sessions' timers (ping, stale, authentication, write deadline)."""
 MIN_TICK_S: Final = 0.02
 """Interval of those checks while one is due soon."""
 

@@ -1,1 +1,1 @@
-"""The message log: a segmented, checksummed, append-only file log and its memory twin behind one interface."""
+"""The message log: a segmented, checksummed, append-only file log and its memory twin with one interface."""

@@ -29,7 +29,7 @@ Blob = bytes
 MAX_TS_NS = 1 << 64
 """Placeholder for the time of a segment without messages."""
 BULK_SUBJECTS = 4096
-"""Number of subjects in an answer from which whole columns are scanned."""
+"""Min number of subjects in an answer to scan whole columns."""
 
 
 PAGE_STEP = 1024

@@ -1,9 +1,9 @@
 """Columns of numbers as a segment keeps them once it takes no more messages: in as few bytes as they need.
 
 A segment that takes messages has 4 bytes for the subject number, the size and the offset of each: `array("I")`. In a
-sealed one most of these need less. Sizes and subject numbers take one or two bytes if all of a segment fit; the
-array then only has another typecode. Offsets ascend in small steps: `Offsets` keeps the lower halves, and every 16th
-whole. A message takes 5 or 6 bytes instead of 12. Without the native module columns stay as they are.
+sealed one these usually need less. Sizes and subject numbers take one or two bytes if all of a segment fit; the array
+then only has another typecode. Offsets ascend in small steps: `Offsets` keeps the lower halves, and every 16th whole. A
+message takes 5 or 6 bytes instead of 12. Without the native module columns stay as they are.
 """
 
 from __future__ import annotations

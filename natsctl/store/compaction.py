@@ -9,7 +9,7 @@ that, and until then an erasure must reach them too.
 A file is unlinked for one of three reasons (its segment fell off the front, was rewritten, or was found below the floor
 at the start), and only here: such a segment is *retired*, the next commit that removes files takes it, and it is
 *leaving* until that commit has ended. Nothing else holds a path to be unlinked; index files go by
-`SegmentFile.give_up_index`, which gives the path to one caller only.
+`SegmentFile.give_up_index`: it returns the path to one caller only.
 """
 
 from __future__ import annotations

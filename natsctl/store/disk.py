@@ -48,7 +48,7 @@ class File(Protocol):
     def placed(self, data: bytes, offset: int) -> tuple[int, bytes, int]:
         """Return descriptor, bytes and offset for a thread that writes `data` at `offset` by itself.
 
-        The descriptor is -1 if the file has none; otherwise the bytes count as written.
+        A file without a descriptor has -1; otherwise the bytes count as written.
         """
 
     def close(self) -> None:

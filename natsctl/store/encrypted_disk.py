@@ -11,8 +11,7 @@ stream under a key of its own. Its slot in the header says from where on: 112 of
 has used half. Bytes in the middle of a log are not overwritten with others; erasures replace the file. On a full disk
 zeros are written first, so that a write that fails uses none.
 
-A file with a damaged or never synced header reads as noise, in which no frame validates.
-Source: docs/adr/0031.
+A file with a damaged or never synced header reads as noise: no frame in it validates. Source: docs/adr/0031.
 """
 
 from __future__ import annotations
@@ -36,12 +35,12 @@ HEAD_BYTES: Final = HEAD.size
 LOG_START: Final = 4096
 """Place of a log's first byte: a page, so that pages of the log are pages of the file."""
 SLOT: Final = struct.Struct("<Q16s8s")
-"""Offset from which another stream of bytes is used, its random number, check."""
+"""Offset where another key stream begins, its random number, and a check."""
 SLOTS_START: Final = 512
 """The header's first sector is written once; slots share the others, none of them with a sector's end in it."""
 SLOTS: Final = (LOG_START - SLOTS_START) // SLOT.size
 WORN_SLOTS: Final = SLOTS // 2
-"""Number of used slots from which a start copies the file."""
+"""Min number of used slots of a file that a start copies."""
 ANYWHERE: Final = 1 << 63
 """The end of what may have been written by an earlier process."""
 _CHECKED: Final = HEAD_BYTES - 16
@@ -107,14 +106,14 @@ class LogCipher:
         return _head_of(self.key, self.nonce).ljust(SLOTS_START, b"\0") + slots.ljust(LOG_START - SLOTS_START, b"\0")
 
     def begin_range(self, start: int, nonce: bytes) -> None:
-        """Use another stream from `start` on. Raises OSError where the header has no room for that."""
+        """Use another stream from `start` on. Raises OSError if the header has no room for that."""
         kept = tuple(r for r in self.ranges if r.start < start) or self.ranges[:1]
         if len(kept) > SLOTS:
             raise OSError(errno.ENOSPC, "the header of an encrypted file has no room: it was cut too often")
         self.ranges = (*kept, self._range(start, nonce))
 
     def write_header(self, file: File, before: tuple[Range, ...]) -> None:
-        """Write the header; without room for it, the ranges are those of `before` again, and nothing is continued."""
+        """Write the header; without room for it, restore the ranges `before` and continue nothing."""
         try:
             write_all(file, self.header(), 0)
         except OSError:

@@ -619,7 +619,7 @@ class FileLog:
         return FrameRun(seq - 1, sizes, pieces)
 
     def _frame_positions(self, seq: int, to_seq: int, filters: Filters) -> tuple[Sequence[int], Segment | None]:
-        """Return the next places of frames and their segment, or None if there are none up to `to_seq`."""
+        """Return the next places of frames and their segment, or None without frames up to `to_seq`."""
         place = self._index.next_place(filters, seq)
         if place is None or place[0].seq_at(place[1]) > to_seq:
             return (), None

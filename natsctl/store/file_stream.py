@@ -188,7 +188,7 @@ class FileStream:
         return entry._replace(flags=EXACT) if nothing_waits and self.log.synced_to_the_end else entry
 
     def write_indexes(self, tail: bool) -> None:
-        """Write the index files that are missing, with `tail` that of a long last segment too.
+        """Write the missing index files; with `tail` also the index file of a long last segment.
 
         Nothing may wait for a commit. A failure of the disk only leaves them out.
         """

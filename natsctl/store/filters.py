@@ -13,7 +13,7 @@ from natsctl.store.steps import STEP, Steps, pieces
 MATCH_CACHE_ENTRIES = 8192
 """Verdicts remembered per filter; the cache is emptied when full."""
 MANY_PATTERNS = 8
-"""Number of patterns from which subjects are looked up by token: a regular expression would try each in turn."""
+"""Min number of patterns to look subjects up by token: a regular expression would try each in turn."""
 NATIVE_PATTERNS = 8192
 """Maximum number of patterns that the native module makes a tree of for each step: half a millisecond."""
 BYTES_PER_SUBJECT = 32

@@ -467,10 +467,10 @@ def _read_frames(
     kind: type[StoredMessage],
     messages: list[StoredMessage] | None,
 ) -> int:
-    """Append the messages whose frames begin at `places[first:]` of a file to `messages`; `start` is that of `blob`.
+    """Append the messages whose frames begin at `places[first:]` of a file to `messages`; `start` is the blob's place.
 
-    With None in its place they are only examined. Return where the places leave the blob, or a frame is not whole; with
-    a salt other than 0 also where a checksum is wrong.
+    Without `messages` they are only examined. Return the first place that is outside of the blob, or has no whole
+    frame; with a salt other than 0 also the place of a wrong checksum.
     """
     new, size = tuple.__new__, len(blob)
     for done in range(first, len(places)):

@@ -108,7 +108,7 @@ class StreamCheck(msgspec.Struct):
     proven_seq: int = 0
     floor: int = 0
     rewrite_from: int = 0
-    """Offset in the last segment from which nothing is proven to be synced."""
+    """Offset in the last segment; nothing after it is proven to be synced."""
     journal_rewrite_from: int = 0
     is_foreign: bool = False
     """Whether the folder belongs to no stream of the store."""
@@ -340,7 +340,7 @@ def _unbelieved(check: StreamCheck) -> list[str]:
 
 
 def superseded(base: int, covered_seq: int) -> bool:
-    """Return whether a segment was rewritten together with its predecessor, which covers sequences up to that one."""
+    """Return whether a segment's predecessor was rewritten to cover it too."""
     return base <= covered_seq
 
 

@@ -6,7 +6,7 @@ it, the next attempt rewrites it. It also names each stream and its files, so th
 file keeps its name, and a file that is older than the synced one, or from another stream, is recognised.
 
 The header has the store's identity and the number of the run, a count of the store's starts. Entries are lower bounds
-and stay true, so an earlier copy that was put back does no harm: LOCK has the number of the run too, and where it is
+and stay true, so an earlier copy that was put back does no harm: LOCK has the number of the run too, and if it is
 higher, the copy's mark of a clean stop and the absence of a stream are ignored. `RecoveryReport` has the findings of a
 start.
 """
@@ -151,7 +151,7 @@ def unmark_clean_stop(disk: Disk) -> None:
 
 
 class HighWaterCommit(Commit):
-    """Bytes to append to the high-water file, or (`anew`) its whole new content."""
+    """Bytes to append to the high-water file, or its whole new content (`anew`)."""
 
     __slots__ = ("_disk", "_reserve", "anew", "data", "file", "offset")
 
@@ -191,7 +191,7 @@ class HighWaterCommit(Commit):
 
 
 class HighWaterFile:
-    """The file, open for appending; its commits are made like those of a stream."""
+    """The file, open for appending; its commits are made like a stream's."""
 
     def __init__(
         self,

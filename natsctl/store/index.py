@@ -24,11 +24,11 @@ VIEWS = 8192
 VIEW_SUBJECTS = 4_000_000
 """Subject numbers that all views of a stream may hold together."""
 BULK = 50_000
-"""Number of messages, or subjects, of a stream from which long runs are processed by columns (see bulk.py)."""
+"""Min number of messages, or subjects, of a stream to process long runs by columns (see bulk.py)."""
 BULK_DROP = 4096
-"""Length from which a run of messages is long."""
+"""Min length of a long run of messages."""
 FEW = 16
-"""Maximum number of subjects of a filter for which messages are counted by subject."""
+"""Maximum number of subjects of a filter to count messages by subject."""
 LOOK_STEP = 1024
 """Subjects that one step of `preparing` matches against a filter."""
 QUICK_LOOK_STEP = 16_384

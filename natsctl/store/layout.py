@@ -1,8 +1,8 @@
 """Checks of a store's folder before anything in it is read: its format, its identity and its owner.
 
-FORMAT carries the store's identity, drawn at random when the folder is made. A folder of format 1, which had none, is
-given one by the first start of this version; earlier versions then refuse it by its format, and nothing else is
-converted: every file gets its marks when it is written.
+FORMAT carries the store's identity, drawn at random when the folder is made. A folder of format 1 has no identity; the
+first start of this version adds one; earlier versions then refuse it by its format, and nothing else is converted:
+every file gets its marks when it is written.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from natsctl.store.reserve import Reserve
 
 FORMAT, ENCRYPTED_FORMAT = 2, 3
-"""The second is for a store encrypted with the keys in KEYS; earlier versions leave it alone."""
+"""The second is for a store encrypted with the keys in KEYS; earlier versions refuse it."""
 UNMARKED_TEXT = b'{"format":1,"min_reader":1}\n'
 """The whole file in folders of format 1."""
 

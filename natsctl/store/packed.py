@@ -6,7 +6,7 @@ at their own offsets: frames, checksums, the seal and the index file refer to th
 
 A packed file is written whole and synced before it gets its name, and never changed: an erasure replaces it. So what
 does not fit together was damaged later. A block that is damaged, or says of itself that it is longer than a block can
-be, reads as zeros, which no frame validates; a damaged head or table leaves a file that no segment head validates.
+be, reads as zeros: no frame in it validates. A damaged head or table leaves a file that no segment head validates.
 Source: docs/adr/0010.
 """
 

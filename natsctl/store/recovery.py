@@ -33,7 +33,7 @@ from natsctl.store.segment_file import SegmentFile
 from natsctl.store.subject_table import tally_of
 
 BULK_REMOVALS = 100_000
-"""Number of recorded removals from which they are applied by whole columns."""
+"""Min number of recorded removals to apply them by whole columns."""
 TORN_COPY_BYTES = 1024 * 1024
 """Maximum size of a cut tail that is kept in a .torn file."""
 

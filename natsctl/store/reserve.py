@@ -4,7 +4,7 @@ Records (acks, deletes, purges, answers) may use it, messages never do. A record
 piece, so that messages of other streams which are being written at that moment cannot use all of it up. From then on
 messages are refused before they are written, until the file has its whole length again; `intact` is a plain attribute,
 because every commit reads it. The file is restored by the first commit with messages after space has returned, or by
-`Store.run_timers`, which also retries streams without room even for a record or an erasure.
+`Store.run_timers`, and that also retries streams without room even for a record or an erasure.
 """
 
 from __future__ import annotations

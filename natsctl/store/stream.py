@@ -1,7 +1,7 @@
 """One stream: its appended view, its durable messages, what takes messages out, and its commits.
 
 Two views exist. The *appended* view (sequences, counters, subject questions, removals) changes at once. What may be
-shown to anyone is bounded by `durable_seq`, which moves only when a commit ends. A commit takes everything that is
+shown to anyone is bounded by `durable_seq`; this moves only when a commit ends. A commit takes everything that is
 buffered; while one is in flight the next gathers. The loop thread owns every method except `Commit.run`.
 
 A `StreamStore` owns the index and the order of commits. Its storage, a `FileStream` or a `MemoryStream`, owns the
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from natsctl.store.store import Store
 
 BULK_PRESENT = 100_000
-"""Number of requested sequences from which they are looked up by whole columns."""
+"""Min number of requested sequences to look them up by whole columns."""
 FRONT_STEP = 1024
 """Messages that one step drops from the front of a stream that is not so long: they cost less than others."""
 
@@ -100,7 +100,7 @@ class StreamStore(AppendedView):
     def append_run(self, run: MessageRun, subject: Blob, ts_ns: int) -> int:
         """Buffer a run of messages of one time, and return the first one's sequence.
 
-        `subject` is that of all its messages, or b"". Raises as `append`, which it equals (nothing changed).
+        `subject` is the subject of all messages, or b"" if they differ. Raises as `append` (nothing changed).
         """
         self._check_writable()
         first_seq = self._index.last_seq + 1
@@ -113,7 +113,7 @@ class StreamStore(AppendedView):
 
         There must be one. `timed` has the sequences of messages with a time of their own. With `together`, all of
         them are there after a crash or none; they become durable in one step: the frames of all but the last say that
-        more follows, and what is buffered between two commits lies in one segment, so that a batch can only end early
+        more follows, and messages buffered between two commits are in one segment, so that a batch can only end early
         at the tail. Raises as `append` (nothing changed).
         """
         first_seq, ts_ns = messages[0][:2]

@@ -104,7 +104,7 @@ class SubjectTable:
         return total > 4096 and total > 2 * self.live
 
     def renumber(self) -> array[int]:
-        """Forget subjects without messages; return old number → new number (GONE if forgotten)."""
+        """Forget subjects without messages; return old number → new number (GONE for forgotten subjects)."""
         moves = array("I", repeat(GONE, len(self.names)))
         kept = [sid for sid, count in enumerate(self.count) if count]
         for new, old in enumerate(kept):

@@ -26,7 +26,7 @@ CACHED_SEGMENTS = 4
 FEW_IN_A_ROW = 64
 """Maximum number of messages between two gaps that are processed singly."""
 BULK_MESSAGES = 200_000
-"""Number of messages of a stream from which whole columns are processed (see bulk.py)."""
+"""Min number of messages of a stream to process whole columns (see bulk.py)."""
 
 
 class FilterView:

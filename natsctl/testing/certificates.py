@@ -44,7 +44,7 @@ class Authority:
         self._write(self.cert, self._builder(self._name, self._key.public_key(), days), authority=True)
 
     def key_pem(self) -> bytes:
-        """Return the authority's key, which is not written to any file."""
+        """Return the authority's key; it is not written to any file."""
         from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
         return self._key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())

@@ -130,7 +130,7 @@ def _quoted(path: Path) -> str:
 
 
 def _free_port(held: ExitStack) -> int:
-    """Return a free port below the ephemeral ones, which connections may take later."""
+    """Return a free port below the ephemeral ones: connections may take those later."""
     for _ in range(MOST_TRIES):
         port = FIRST_PORT + secrets.randbelow(LAST_PORT - FIRST_PORT)
         with suppress(OSError):

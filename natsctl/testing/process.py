@@ -27,7 +27,7 @@ STOP_WITHIN_S = 30.0
 def reference_binary() -> str | None:
     """Return the path of `nats-server`, or None.
 
-    PATH is preferred to the program that the extra `dev` installs next to Python, which may be older.
+    PATH is preferred to the program that the extra `dev` installs next to Python: this one may be older.
     """
     return _reference_in(tuple(os.get_exec_path()))
 

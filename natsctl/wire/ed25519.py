@@ -1,7 +1,7 @@
 """Signatures of NKey seeds, for logins: Ed25519 of RFC 8032 in plain Python.
 
-It replaces a library because Spark's executors have none, and because importing one costs a command more than a
-signature. Every multiplication does the same steps for any scalar; a signature takes about 3 milliseconds.
+It replaces a library because Spark's executors have no library for it, and because importing one costs a command more
+than a signature. Every multiplication does the same steps for any scalar; a signature takes about 3 milliseconds.
 """
 
 from __future__ import annotations

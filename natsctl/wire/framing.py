@@ -1,13 +1,12 @@
 """Cutting a byte stream into operations, for both directions of the protocol.
 
-Theory of operation. `_read` is the one loop over a chunk. It cuts a line, and if that announces a message whose body is
-there, it cuts the body by its sizes; this common case is inline. Everything else (other verbs, lines that need a closer
-look, and what is cut off at the end) goes through `_one`, one operation at a time. A lone line feed ends a line as well
-as CRLF does.
+Theory of operation. `_read` is the one loop over a chunk. It cuts a line, and if that announces a message and the body
+is there, it cuts the body by its sizes; this common case is inline. Everything else (other verbs, irregular lines, the
+cut end of a chunk) goes through `_one`, one operation at a time. A lone line feed ends a line as well as CRLF does.
 
 Only two things are kept between chunks: an unfinished line (`_tail`, bounded by `max_control_line`) or an unfinished
-message (`_body`, bounded by its announced size, which was checked against `max_payload` before the first byte was
-kept). The first fault is final: later bytes are dropped.
+message (`_body`, bounded by its announced size, checked against `max_payload` before the first byte was kept). The
+first fault is final: later bytes are dropped.
 """
 
 from __future__ import annotations
@@ -26,14 +25,14 @@ FF = ord("\f")
 MAX_SIZE_DIGITS = 9
 """Digits of a size in an argument line. Source: nats-server refuses longer ones as malformed."""
 MAX_FAST_SIZE = 8191
-"""Bytes of body up to which a size is looked up instead of parsed."""
+"""Max size of a body that is looked up instead of parsed."""
 
 
 @lru_cache(maxsize=8)
 def fast_sizes(most: int) -> dict[bytes, int]:
-    """Return the sizes up to `most` that peers have named, by their text, shared by all who are held to `most`.
+    """Return the sizes up to `most` that peers have sent, by their text; connections with the same limit share them.
 
-    Finding one also proves that the text is a plain number. To write all of them down took 2 ms of a server's start.
+    A hit also proves that the text is a plain number. Filling the table at the start took 2 ms.
     """
     return {}
 
@@ -46,8 +45,8 @@ def words_of(args: bytes) -> list[bytes]:
 def publish_words(args: bytes) -> list[bytes]:
     """Return the arguments of a message; raises ProtocolViolationError for a CR in them.
 
-    nats-server refuses a CR in a size. A subject with one it delivers to clients, which cannot read it, and to hubs of
-    leaf nodes, which read what follows as the reply: so a user who must not publish `secret` does.
+    nats-server refuses a CR in a size, but delivers a subject with a CR to clients, who cannot read it, and to hubs of
+    leaf nodes. A hub reads the rest as the reply: so a user who must not publish `secret` does.
     """
     if CR in args:
         raise ProtocolViolationError(FaultKind.MALFORMED, "a CR in the arguments")
@@ -55,7 +54,7 @@ def publish_words(args: bytes) -> list[bytes]:
 
 
 def has_odd_blanks(text: bytes) -> bool:
-    """Return whether there is anything at which `bytes.split` parts and `words_of` does not."""
+    """Return whether the text has blanks that `bytes.split` splits at and `words_of` does not."""
     return VT in text or FF in text
 
 
@@ -73,7 +72,7 @@ class Framing:
     LOOSE_VERBS: ClassVar[frozenset[bytes]] = frozenset({b"PING", b"PONG"})
     """Verbs after which the rest of the line is ignored."""
     GLUED_VERBS: ClassVar[frozenset[bytes]] = frozenset()
-    """Verbs whose argument may follow without a blank."""
+    """Verbs that need no blank before their argument."""
 
     MESSAGES: ClassVar[dict[bytes, int]] = {}
     """Verbs of messages, and how many sizes end their line."""
@@ -108,20 +107,20 @@ class Framing:
         return len(self._tail) + len(self._body)
 
     def _line(self, verb: bytes, args: bytes) -> tuple[Op | None, int, int]:
-        """Return (operation, body size, header size) of one line; the size is -1 where no body follows.
+        """Return (operation, body size, header size) of one line; the size is -1 if no body follows.
 
         The operation is None if the line is accepted and means nothing. Raises ProtocolViolationError.
         """
         raise ProtocolViolationError(FaultKind.UNKNOWN_OPERATION, repr(verb[:16]))
 
     def _message(self, head: Op, header: bytes, payload: bytes) -> Op:
-        """Return the finished operation of a message whose body has arrived."""
+        """Return the operation of a message after its body has arrived."""
         return (*head, header, payload)
 
     def _split_verb(self, line: bytes, complete: bool) -> tuple[bytes, bytes]:
-        """Return (verb, the bytes after it) of a line or, where not `complete`, of the beginning of one.
+        """Return (verb, the bytes after it) of a line or, if not `complete`, of the beginning of one.
 
-        Raises ProtocolViolationError as soon as no verb can begin so, like nats-server, which reads byte by byte.
+        Raises ProtocolViolationError as soon as no verb can begin so: nats-server reads byte by byte.
         """
         verb = line.partition(b" ")[0]
         if verb in self.VERBS and (len(verb) < len(line) or verb in self.LOOSE_VERBS):
@@ -145,7 +144,7 @@ class Framing:
             )
 
     def _read(self, chunk: bytes, ops: list[Op]) -> None:
-        """Read every operation of a chunk, and keep what is not complete."""
+        """Read every operation of a chunk, and keep an incomplete one."""
         find, append, size_of, most_line = chunk.find, ops.append, self._sizes.get, self.limits.max_control_line
         messages, kind, middle, odd = self.MESSAGES, self.KIND, self.MIDDLE, has_odd_blanks(chunk)
         start = end = 0
@@ -187,7 +186,7 @@ class Framing:
         self._pending = None
 
     def _one(self, chunk: bytes, start: int, end: int, ops: list[Op]) -> int:
-        """Read the operation whose line is at `start` and ends before `end`, and return where the next one begins."""
+        """Read the operation with the line from `start` to `end`, and return where the next one begins."""
         line = chunk[start:end].removesuffix(b"\r")
         verb, rest = self._split_verb(line, complete=True)
         args = rest.lstrip(BLANKS)
@@ -205,7 +204,7 @@ class Framing:
         return body + size + 2
 
     def _fill(self, chunk: bytes, ops: list[Op]) -> bytes:
-        """Add `chunk` to the awaited body and return what comes after the message."""
+        """Add `chunk` to the awaited body and return the rest after the message."""
         assert self._pending is not None
         body = self._body
         room = self._missing - len(body)
@@ -222,7 +221,7 @@ class Framing:
         return chunk[room:]
 
     def _resume(self, chunk: bytes, ops: list[Op]) -> bytes:
-        """Join `chunk` to what was kept and return the bytes that begin with a line."""
+        """Join `chunk` to the kept input and return the bytes from the next line on."""
         if self._pending is None:
             chunk = self._tail + chunk
             self._tail = b""

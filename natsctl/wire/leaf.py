@@ -4,9 +4,9 @@
 | --- | --- |
 | `(LEAF_SUB, subject, queue, weight)` | `LS+ subject [queue weight]` |
 | `(LEAF_UNSUB, subject, queue)` | `LS- subject [queue]` |
-| `(LEAF_MSG, subject, reply, queues, header, payload)` | `LMSG`, or `HMSG` where there is a header block |
+| `(LEAF_MSG, subject, reply, queues, header, payload)` | `LMSG`, or `HMSG` with a header block |
 
-INFO, CONNECT, PING, PONG and -ERR are those of `wire.ops`. A message for plain subscriptions of the other side alone is
+INFO, CONNECT, PING, PONG and -ERR are in `wire.ops`. A message only for plain subscriptions of the other side is
 `LMSG subject [reply] size`; one that queue groups were chosen for names them: `LMSG subject + reply q1 q2 size`, or
 `LMSG subject | q1 size` without a reply. Both sides may send every operation. Source: nats-server, leafnode.go.
 """
@@ -52,12 +52,12 @@ LINE_FACTOR: Final = 16
 
 
 def leaf_limits(limits: Limits) -> Limits:
-    """Return the limits of a server, as they hold where its clients have `limits`."""
+    """Return the limits for a server, from the `limits` for clients."""
     return Limits(limits.max_control_line * LINE_FACTOR, limits.max_payload)
 
 
 class LeafParser(Framing):
-    """Incremental parser of what the other server sends; chunks may be split anywhere."""
+    """Incremental parser of the other server's output; chunks may be split anywhere."""
 
     __slots__ = ()
 

@@ -66,7 +66,7 @@ class Parser(Framing):
         return gather_runs(ops) if self._runs and lib is None else ops
 
     def _resume(self, chunk: bytes, ops: list[Op]) -> bytes:
-        """Join `chunk` to what was kept; a short message that is complete now is read again, to join a run."""
+        """Join `chunk` to the kept input; a short message that is complete now is read again, to join a run."""
         if self._pending is None or self._missing > MAX_READ_AGAIN or len(self._body) + len(chunk) < self._missing:
             return super()._resume(chunk, ops)
         head, header_size = self._pending

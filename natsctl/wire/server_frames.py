@@ -1,12 +1,12 @@
-"""Frames of the data that a server sends: the one loop behind every client of this package.
+"""Frames of the data that a server sends: one loop for every client of this package.
 
 The client and its benchmarks (`client/nats_client.py`) and Spark's data source read through `frames`.
 Theory of operation: the reader of a connection passes the data that has arrived as one `bytes` object, and keeps the
 rest after the last whole frame. `FrameBuffer` keeps the rest for callers that push chunks; it does not
 look at a large message again until all of it has arrived.
 
-A frame is a message with its body, or any other line. Only the size of a frame is checked, and the number of words in a
-message's line. This module imports only `hints`, because Spark carries it to executors that have no natsctl.
+A frame is a message with its body, or any other line. Only the size of a frame is checked, and the number of arguments
+in a message's line. This module imports only `hints`, because Spark carries it to executors that have no natsctl.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def frames(data: bytes, at: int = 0) -> Iterator[Frame]:
 
 
 def frame_end(data: bytes, at: int = 0) -> int:
-    """Return the end of the message that begins at `at`; it may lie behind `data`.
+    """Return the end of the message that begins at `at`; it may be beyond the end of `data`.
 
     If its line is incomplete, or no message begins there, this is one byte more than `data` has.
     """
@@ -96,7 +96,7 @@ class FrameBuffer:
 
     @property
     def missing(self) -> int:
-        """Number of bytes that complete it, as far as that is known."""
+        """Number of bytes that complete it, if known."""
         return self._missing if self._parts else 0
 
     def join(self, chunk: bytes) -> bytes:

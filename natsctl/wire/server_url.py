@@ -1,7 +1,7 @@
 """The URL of a server, taken apart and decoded: one rule for every client of natsctl, and for leaf node remotes.
 
 In user, password and token `%` with two hexadecimal digits is one byte; any other `%`, and `+`, stay as they are. Raw
-special characters are accepted except `/`, `?` and `#`, which end the part that has the login. A login without a
+special characters are accepted except `/`, `?` and `#`: these end the part that has the login. A login without a
 password is a token. No error repeats a part of the URL that may be a secret.
 
 This module imports only `hints`, because Spark carries it to executors that have no natsctl.
@@ -32,7 +32,7 @@ class ServerUrlError(ValueError):
 
 
 class ServerUrl(NamedTuple):
-    """The parts of a URL, decoded; `password` is None if there is none, `path` includes the query."""
+    """The parts of a URL, decoded; `password` is None if missing, `path` includes the query."""
 
     scheme: str
     host: str

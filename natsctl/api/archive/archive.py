@@ -1,7 +1,7 @@
 """Contents of a stream archive in either of its two formats, and the common parts of their readers.
 
-Version 1 is a tar of block files: every released server reads and writes it. Version 2 is a sequence of records, which
-servers from 2.15 on write. Both are compressed as a whole (`s2`). Readers are generators over a Feed: they yield an
+Version 1 is a tar of block files: every released server reads and writes it. Version 2 is a sequence of records:
+servers from 2.15 on write it. Both are compressed as a whole (`s2`). Readers are generators over a Feed: they yield an
 item, or None when they need more bytes, so that an archive of any size passes through a bounded buffer.
 """
 
@@ -147,7 +147,7 @@ class ArchiveFeed:
             self._pieces.append(bytearray(data))
 
     def view(self, size: int) -> memoryview:
-        """Return at least the next `size` bytes, which must be available, and any that directly follow."""
+        """Return at least the next `size` bytes and any that directly follow; `size` bytes must be available."""
         pieces = self._pieces
         first = memoryview(pieces[0]) if pieces else memoryview(b"")
         if len(first) < size:

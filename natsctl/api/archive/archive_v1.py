@@ -1,8 +1,8 @@
 """Version 1 archives: a tar of nats-server's block files, readable and writable by every released server.
 
 `meta.inf` (configuration) and `meta.sum`, then `msgs/<i>.blk` with the messages, then for each consumer
-`obs/<name>/meta.inf`, `meta.sum` and `o.dat` (state). Sums are HighwayHash-64. Files with other names, which servers
-write for themselves, are passed over. Source: probes of nats-server 2.9 to 2.15, restored in both directions.
+`obs/<name>/meta.inf`, `meta.sum` and `o.dat` (state). Sums are HighwayHash-64. Other files are a server's own and are
+skipped. Source: probes of nats-server 2.9 to 2.15, restored in both directions.
 
 A record of a block is: length (bit 31: it has a header block), sequence, time in ns, length of the subject; then
 subject, header block after its length, payload, and the HighwayHash-64 of all that but the lengths, keyed by the

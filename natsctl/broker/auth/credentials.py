@@ -275,7 +275,7 @@ class Delegation(msgspec.Struct, frozen=True):
     name_tag: str = ""
     tags: tuple[str, ...] = ()
     came: Grant | None = None
-    """Grant of the JWT by itself; None if the client has none."""
+    """Grant of the JWT by itself; None without a JWT."""
 
 
 Answer: TypeAlias = Grant | LoginRefusal | Pending | Delegation

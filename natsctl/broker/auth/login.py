@@ -179,7 +179,7 @@ class Login:
         self._release()
 
     def _release(self) -> None:
-        """Handle what has arrived meanwhile."""
+        """Handle the input that has arrived meanwhile."""
         session = self._session
         ops, self._held_ops = self._held_ops, []
         chunk, self._held = bytes(self._held), bytearray()
@@ -347,7 +347,7 @@ class Login:
     def ask_again(self, then: Callable[[Grant | LoginRefusal | Delegation], None]) -> None:
         """Call `then` with the answer that the client would get now.
 
-        Where a hash has to be compared, the client waits for it with what it sends meanwhile.
+        If a hash has to be compared, the client's later input waits for the result.
         """
         if self.pending is not None:  # of the users before: `decide` asks again
             self._asked_again = self._asked_again and then

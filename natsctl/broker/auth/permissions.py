@@ -89,7 +89,7 @@ MAX_CACHED: Final = 512
 MAX_REPLIES: Final = 16384
 """Reply subjects that one session may answer at once; then the oldest are forgotten."""
 PRUNE_EVERY: Final = 4096
-"""Recorded replies at which used and old ones are removed. Source: nats-server, replyPermLimit."""
+"""Number of recorded replies that starts the removal of used and old ones. Source: nats-server, replyPermLimit."""
 PRUNE_NS: Final = 1_000_000_000
 """Time after which they are. Source: nats-server, replyPruneTime."""
 

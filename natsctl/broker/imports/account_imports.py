@@ -2,20 +2,19 @@
 
 Theory of operation. A plan (import_plan.py) says which imports are in effect; an `ImportChange` makes the difference to
 the state before, so that running requests and subscriptions are not disturbed. Its proxies are placed in
-steps and handle nothing until `apply`, which is short; proxies of ended imports are removed in steps.
-Responses that are pending outlive a change of the imports that asked for them. Services need modules of their own,
-loaded if there are any.
+steps and handle nothing until `apply` (a short call); proxies of ended imports are removed in steps. Responses that are
+pending outlive a change of the imports that asked for them. Services need modules of their own, loaded if there are
+any.
 
 An import of a stream places nothing in the exporting account until the importing account has a subscription for it.
 Then each subscription gets an `ImportProxy` there, on the part of the exported subjects that it matches, in its own
 queue group, so that members in both accounts are one group. A proxy hands messages over under their local subject.
-Where many imports match, the proxies are placed and removed in steps; those of one subscription are listed there, and
-end together when it gets another list. Proxies have none themselves: imports cannot be exported again, as in
-nats-server.
+If many imports match, the proxies are placed and removed in steps. A subscription lists its proxies; they end together
+when it gets another list. Proxies have no proxies: imports cannot be exported again, as in nats-server.
 
 A service import publishes a request in another account while it is being called, so the messages under way form a
 stack (`ImportChain`). Messages are identified by the subject object: a handler that calls `of` with its subject
-gets the hop that brought the message; messages it publishes meanwhile itself have none.
+gets the hop that brought the message; messages it publishes meanwhile itself have no hop.
 """
 
 from __future__ import annotations
@@ -386,7 +385,7 @@ class ImportHop(NamedTuple):
     depth: int
 
     def passed(self, service: tuple[str, str]) -> bool:
-        """Return whether the message has come through a service before, or has gone too far."""
+        """Return whether the message has come through a service before, or through too many."""
         hop: ImportHop | None = self
         while hop is not None:
             if hop.service == service:

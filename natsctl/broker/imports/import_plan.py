@@ -142,7 +142,7 @@ class ImportPlan:
         )
 
     def extend(self, configs: Sequence[AccountConfig]) -> Steps[None]:
-        """Add new accounts for which `may_extend` holds; equals a new plan with them last."""
+        """Add new accounts that `may_extend` accepts; equals a new plan with them last."""
         self._configs |= {config.name: config for config in configs}
         for config in configs:
             self._named.update(item.account for item in config.imports)

@@ -36,7 +36,7 @@ def pattern_of(destination: str) -> str:
 
 
 def destination_of(pattern: str) -> str:
-    """Return a pattern as a destination: its stars as `$1`, `$2` and so on; a destination stays what it is."""
+    """Return a pattern as a destination, `$1`, `$2` and so on for its stars; a destination stays unchanged."""
     tokens, star = [], 0
     for token in pattern.split("."):
         star += token == "*"
@@ -120,7 +120,7 @@ MAX_DRAWN: Final = 1024
 
 
 Shares: TypeAlias = list[tuple[int, SubjectMapping]]
-"""The destinations of one source, lightest first, each with the number up to which it is drawn, of 0 to 100."""
+"""The destinations of one source, lightest first, each with the highest number of 0 to 100 that draws it."""
 
 
 def compile_shares(config: SubjectMap, draw: Callable[[int], int] | None = None) -> Shares:

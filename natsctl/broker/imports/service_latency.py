@@ -36,7 +36,7 @@ def draw_digits(rng: Rng, length: int) -> str:
 
 def hash_digits(name: str, length: int) -> str:
     """Return the beginning of a name's SHA-256, a digit for each byte."""
-    import hashlib  # loads OpenSSL, which a plain server does not need
+    import hashlib  # loads OpenSSL; a plain server does not need it
 
     return "".join(_DIGITS[byte % 62] for byte in hashlib.sha256(name.encode()).digest()[:length])
 

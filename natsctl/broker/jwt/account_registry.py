@@ -243,7 +243,7 @@ class AccountRegistry:
     def replace_resolver(self, resolver: Resolver, now_ns: int) -> Steps[list[str]]:
         """Ask another resolver for every loaded account; return accounts that it does not know or that are invalid.
 
-        They are unloaded, except for the system account, which stays unchanged.
+        They are unloaded; only the system account stays unchanged.
         """
         self.resolver = resolver
         gone: list[str] = []

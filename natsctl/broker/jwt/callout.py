@@ -6,7 +6,7 @@ the `auth_users`, who are the service, is delegated to it, whether the login was
 good login is delegated. The response names the account: in the configuration's mode by the audience of the user's JWT,
 which the configured issuer signs, with an operator by the key that signs it.
 
-The terms of a delegation say where the service is asked and judge who has signed what; the request and
+The terms of a delegation say which service is asked and check the signers of requests and responses; the request and
 the rest of the response are in `callout_requests.py`. Texts are nats-server's. Source: auth.go, auth_callout.go.
 """
 

@@ -170,7 +170,7 @@ def is_bare(user: UserClaims) -> bool:
 
 
 def permissions_under(rules: UserLimits, user: UserClaims, held: ActiveAccount) -> BrokerPermissions | None:
-    """Return the permissions of a user under some rules, the account's default ones if they have none.
+    """Return the permissions of a user under some rules, or the account's default permissions if they have no entries.
 
     Users share equal permissions and their index.
     """

@@ -4,9 +4,9 @@ Theory of operation. The shell makes a link per connection, `accept` for one tha
 made, and treats it like a client's session from then on. A link is in `links` until its transport is closed; it serves
 an account once it is `registered`. What all links of an account share, its loop detection subject, is here too.
 
-On a connection that this server makes nothing is sent before the other side's INFO: it has a nonce, which the
-remote's credentials sign. A second INFO names our account over there and what we may send and receive; this server
-obeys it by itself, because it would be cut off otherwise. Servers that do not send it are served by their first INFO.
+On a connection that this server makes, nothing is sent before the other side's INFO: the remote's credentials sign its
+nonce. A second INFO names our account over there and what we may send and receive; this server obeys it by itself,
+because it would be cut off otherwise. Servers that do not send it are served by their first INFO.
 """
 
 from __future__ import annotations
@@ -192,7 +192,7 @@ class SolicitedLink(LeafLink):
             self._finish()
 
     def _hold_to(self, info: LeafInfo) -> Steps[None]:
-        """Apply the other side's permissions in addition to those of this side."""
+        """Apply the other side's permissions in addition to our own."""
         rules, remote = self.rules, self._remote
         for direction, lists, mine in (
             (rules.send, info.export, remote.deny_exports),

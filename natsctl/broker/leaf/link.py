@@ -108,7 +108,7 @@ class LinkRules:
         self.ask = Direction()
         self.export = Direction()
         self.replies: Replies | None = None
-        """Additional subjects on which a hub's user may respond to messages."""
+        """Additional subjects that a hub's user may respond on."""
 
     def may_ask(self, subject: bytes) -> bool:
         """Return whether interest in `subject` may be announced to the other side."""
@@ -153,7 +153,7 @@ PENDING_FACTOR: Final = 4
 MAX_INTERESTS: Final = 1 << 20
 """Subscriptions that the other side of one link may have."""
 FIRST_PING_NS: Final = SECOND
-"""Delay of the first PING, which measures the round trip. Source: nats-server, firstPingInterval."""
+"""Delay of the first PING; it measures the round trip. Source: nats-server, firstPingInterval."""
 DELAY_NS: Final = 30 * SECOND
 """Delay before connecting again after a loop, a violation, or a name that both sides have."""
 ACK_DOTS: Final = 8
@@ -472,7 +472,7 @@ class LeafLink(Session):
             self.remote_interest.remove(op[1], op[2])
 
     def _take_error(self, text: str) -> None:
-        """Log an error from the other side, which closes the link itself if necessary."""
+        """Log an error from the other side; that side closes the link if necessary."""
         self._leafs.log.error(f"{self.label} - Leafnode Error {text}")
         if "Loop detected" in text:
             self.loop_found(notify=False)

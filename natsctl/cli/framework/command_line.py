@@ -1,8 +1,8 @@
 """A command line: its command, its global options, the values of its parameters, and its execution.
 
 It is sorted in one pass: global options, flags of the command, arguments. A line with its arguments in order is
-read here; Typer, whose import takes longer than a short command, sorts the others and reports their faults
-(irregular_lines.py). `Parameter.read` reads the values of both.
+read here; Typer sorts the others and reports their faults (irregular_lines.py); its import takes longer than a short
+command. `Parameter.read` reads the values of both.
 """
 
 from __future__ import annotations
@@ -196,7 +196,7 @@ def leading(words: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
 
 
 class Dash(str):
-    """A lone `-` argument, which the nats tool reads as an empty text; after `--` it is a plain `-`."""
+    """A lone `-` argument; the nats tool reads it as an empty text. After `--` it is a plain `-`."""
 
     __slots__ = ()
 
@@ -217,8 +217,8 @@ def take_out(
 ) -> tuple[dict[str, Any], Words]:
     """Return the global options among a command's arguments, and the rest; raises UsageError.
 
-    `own` are the command's flags, and whether each takes a value, which is then never read as a flag. Words after
-    `--` are arguments. `of_noun` is treated like a global option. A lone `-` becomes a Dash.
+    `own` are the command's flags, and whether each takes a value; values are never read as flags. Everything after `--`
+    is an argument. `of_noun` is treated like a global option. A lone `-` becomes a Dash.
     """
     known = {**BY_SPELLING, **dict.fromkeys(of_noun.spellings if of_noun else (), of_noun)}
     given: dict[str, Any] = {}

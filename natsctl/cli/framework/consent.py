@@ -1,14 +1,14 @@
 """Consent: nothing that loses data, an asset or a consumer's progress is done unasked.
 
 The rule is one for every command. A command that can remove messages, keys, objects, streams, consumers or buckets, or
-set a consumer's progress back, needs a yes: its flag (`--force`, `--yes`), or an answer at a terminal. If no user
-can be asked (no terminal, `--no-input`, or `-j` for a program) it ends with UsageError, exit 2, which
-names the flag. Commands that always lose something call `check_consent` first, before any request; those where it
-depends on the state (an edit, an object that may exist) read that first and change nothing. With `--dry-run` nothing is
-asked, as nothing changes.
+set a consumer's progress back, needs a yes: its flag (`--force`, `--yes`), or an answer at a terminal. If no user can
+be asked (no terminal, `--no-input`, or `-j` for a program) it ends with UsageError (exit 2) and the name of the flag.
+Commands that always lose something call `check_consent` first, before any request; if it depends on the state (an edit,
+an object that may exist) a command reads that first and changes nothing. With `--dry-run` nothing is asked, as nothing
+changes.
 
-What removes nothing needs no consent: leaders that step down, a pause, a balance, an unpinned client. An edit that
-loses nothing is still asked about at a terminal, as the nats tool does, and goes on elsewhere.
+Commands that remove nothing need no consent: leaders that step down, a pause, a balance, an unpinned client. An edit
+that loses nothing is still asked about at a terminal, as the nats tool does, and goes on elsewhere.
 
 A dry run shows the requests that would be sent and their effect.
 """

@@ -152,7 +152,7 @@ Place = Callable[[Config, Any], None]
 
 
 class Flag(NamedTuple):
-    """One row: the flag, its target (a dotted field, or a function that places it), and where it is offered."""
+    """One row: the flag, its target (a dotted field, or a function that sets it), and the commands that offer it."""
 
     name: str
     kind: FlagKind

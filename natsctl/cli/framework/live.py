@@ -59,7 +59,7 @@ def watch(
     press: Callable[[str], bool] | None = None,
     hint: str = "q ends",
 ) -> None:
-    """Show `view()` every `every_s` seconds, `rounds` times, until q, or until Ctrl-C, which raises KeyboardInterrupt.
+    """Show `view()` every `every_s` seconds, `rounds` times, until q, or until Ctrl-C (KeyboardInterrupt).
 
     At a terminal it takes the whole screen, as an editor does, and restores it; the last view stays below.
     There `hint` is shown above the view, and `press` is called with each key; it returns whether the view changes.
@@ -122,7 +122,7 @@ class WindowsKeyboard:
         """Leave the console as it is: nothing was changed."""
 
     def wait(self, seconds: float, press: Callable[[str], bool] | None, draw: Callable[[], None]) -> bool:
-        """Wait for the next round, which a key may start; return False after q."""
+        """Wait for the next round, or a key that starts it; return False after q."""
         end_s = time.monotonic() + max(seconds, SHORTEST_S)
         while (left_s := end_s - time.monotonic()) > 0:
             key = self._key()
@@ -178,7 +178,7 @@ class Keyboard:
             os.close(end)
 
     def wait(self, seconds: float, press: Callable[[str], bool] | None, draw: Callable[[], None]) -> bool:
-        """Wait for the next round, which a key may start, and redraw after a resize; return False after q."""
+        """Wait for the next round, or a key that starts it, and redraw after a resize; return False after q."""
         end_s = time.monotonic() + max(seconds, SHORTEST_S)
         watched = [self._resized[0], *([self._fd] if self.is_there else [])]
         while (left_s := end_s - time.monotonic()) > 0:
@@ -288,7 +288,7 @@ _LOOK = {
     "progress.percentage": "none",
     "progress.remaining": "none",
 }
-"""Bold instead of colours, which may be invisible on a light or a dark background."""
+"""Bold instead of colours: these may be invisible on a light or a dark background."""
 
 
 class Tracker(Protocol):
@@ -388,7 +388,7 @@ def _bars(unit: str, *, timed: bool = True) -> Progress:
         stderr=True, highlight=False, markup=False, no_color=not output.has_color(sys.stderr), theme=Theme(_LOOK)
     )
     what = TextColumn("{task.description}", markup=False)
-    # The bar takes the remaining width; without a ratio of its own it would narrow the words.
+    # The bar takes the remaining width; without a ratio of its own it would narrow the text.
     bar = BarColumn(bar_width=None, table_column=Column(ratio=1))
     remaining = [TimeRemainingColumn()] if timed else []
     return Progress(what, bar, TaskProgressColumn(), Figures(), *remaining, console=terminal, expand=True)

@@ -1,4 +1,4 @@
-"""The nouns: the first words of a command line, by the headings of root help."""
+"""The nouns: the first arguments of a command line, by the headings of root help."""
 
 from __future__ import annotations
 

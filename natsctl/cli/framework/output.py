@@ -225,8 +225,8 @@ def width() -> int | None:
 def show_page(page: Page) -> None:
     """Print an information page.
 
-    With TESTING=true in the environment it is JSON of labels and values: tests written for the `nats` tool, which does
-    the same, compare those.
+    With TESTING=true in the environment it is JSON of labels and values: the `nats` tool does the same, and tests
+    written for it compare those.
     """
     if os.environ.get("TESTING") == "true":
         emit_json(page.fields())
@@ -317,7 +317,7 @@ def emit_name_pages(
     """Print the names of each page on stdout as it arrives, one per line, and return their number.
 
     `ask` is `Session.ask` where pages are all that is asked for, else `Session.run`. Raises the errors of the pages,
-    after printing those before, and BrokenPipeError if the reader has gone.
+    after printing those before, and BrokenPipeError if the reader is closed.
     """
 
     shown: set[str] = set()

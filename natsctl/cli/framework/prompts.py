@@ -30,7 +30,7 @@ _LOOK = {
     "instruction": "nobold",
     "validation-toolbar": "reverse",
 }
-"""Bold instead of colours, which may be invisible on a light or a dark background."""
+"""Bold instead of colours: these may be invisible on a light or a dark background."""
 
 
 class Question(NamedTuple):
@@ -266,23 +266,23 @@ def _explain(help: str) -> None:
     output.write_stderr(output.laid_out(f"  {help}", output.stderr_width()))
 
 
-def _folded(text: str, behind: str = "") -> str:
-    """Return a question's text in lines of the terminal's width; `behind` must fit on the last one."""
+def _folded(text: str, suffix: str = "") -> str:
+    """Return a question's text in lines of the terminal's width; `suffix` must fit on the last one."""
     columns = output.stderr_width()
     if columns is None:
         return text
     from natsctl.cli.render.text import folded, length
 
-    if length(text) + length(behind) + 4 <= columns:
+    if length(text) + length(suffix) + 4 <= columns:
         return text
     lines = folded(text, max(columns - 4, 20))
-    if length(lines[-1]) + length(behind) + 4 > columns:
+    if length(lines[-1]) + length(suffix) + 4 > columns:
         lines.append("")
     return "\n  ".join(lines)
 
 
 def _terminal() -> dict[str, Any]:
-    """Return the terminal for questions, which is stderr.
+    """Return stderr as the terminal for questions.
 
     It is not asked for the cursor's position, as not every terminal answers.
     """

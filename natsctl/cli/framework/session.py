@@ -175,10 +175,10 @@ class Session:
         return results[0]
 
     def ask(self, work: Callable[[Manager], Awaitable[T]], *, changes: bool = False) -> T:
-        """Return the result of `work(manager)`, which makes requests, or publishes.
+        """Return the result of `work(manager)`: requests, or a publish.
 
-        A plain server is asked without asyncio and nats-py. Other work is left to `run`, which does all of the
-        work again, unless it `changes` something that it may have done. Raises as `run`.
+        A plain server is asked without asyncio and nats-py. Other work is left to `run`: it does all of the work again,
+        unless that `changes` something and may have done so. Raises as `run`.
         """
         from natsctl.client.one_shot import NeedsMoreError
 

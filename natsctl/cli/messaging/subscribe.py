@@ -181,8 +181,8 @@ def subscribe(
 ) -> None:
     """Show messages as they arrive, until Ctrl-C, --count or --wait.
 
-    With --stream, --direct or a flag for where to start, stored messages come first. No consumer remains except
-    that of --durable.
+    With --stream, --direct or a flag for where to start, stored messages come first. Only the consumer of --durable
+    remains.
     """
     values: dict[str, Any] = {}
     apply(values, FLAGS, given)

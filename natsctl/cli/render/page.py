@@ -82,7 +82,7 @@ class Page:
         return "\n".join(lines)
 
     def fields(self) -> dict[str, Any]:
-        """Return labels and values: those under the heading beside `Header`, those of each section below its title.
+        """Return labels and values: of the heading next to `Header`, of each section below its title.
 
         A row without a label continues the one above it and is left out, as in the `nats` tool. Lines are a `header`.
         """

@@ -150,14 +150,14 @@ def _cut(text: str) -> str:
     return text if len(text) <= LONGEST_CELL else f"{text[:LONGEST_CELL]}…"
 
 
-def csv_text(result: QueryResult, harmless: Callable[[str], str] = str) -> str:
-    """Return the rows as CSV with a line of names; `harmless` escapes values for a terminal."""
+def csv_text(result: QueryResult, printable: Callable[[str], str] = str) -> str:
+    """Return the rows as CSV with a line of names; `printable` escapes values for a terminal."""
     from natsctl.spark.sql_queries import cell
 
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([harmless(name) for name in result.columns])
-    writer.writerows([harmless(cell(value)) for value in row] for row in result.rows)
+    writer.writerow([printable(name) for name in result.columns])
+    writer.writerows([printable(cell(value)) for value in row] for row in result.rows)
     return text.getvalue().removesuffix("\n")
 
 

@@ -115,7 +115,7 @@ def _folded_lines(text: str, width: int, style: str = "") -> Iterator[Line]:
 
 
 class Table(Drawn):
-    """Rows under headings, drawn with whole words if they fit, else as paragraphs.
+    """Rows under headings, drawn without splits inside a word if they fit, else as paragraphs.
 
     The columns named in `right` are aligned to the right. Those in `least` are left out first, in that order, if
     the table is too wide; `more` is the hint how to see them. Texts are escaped when they are added.
@@ -323,7 +323,7 @@ class Fit(NamedTuple):
 
 
 def fit(parts: Sequence[DrawnColumn], least: Sequence[str], width: int) -> Fit | None:
-    """Return the layout of the table in `width`, None if there is none.
+    """Return the layout of the table in `width`, None if it does not fit.
 
     The columns named in `least` are left out in that order.
     """

@@ -281,7 +281,7 @@ _ORDERS: Final[Mapping[str, tuple[str, bool]]] = {
 
 
 def _connz(connection: RecordedConnection, server: _Server, body: Document) -> Document | None:
-    """Return the connections of the accounts, which name their account, and further ones of the server's own list."""
+    """Return the connections of the accounts (they name their account) and further ones of the server's own list."""
     _refuse("connections", body, "state")
     if account := body.get("acc"):
         connection.account_id(str(account))

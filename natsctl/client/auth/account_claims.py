@@ -1,6 +1,6 @@
 """Parts of an account's claims: limits, JetStream, exports, imports, subject mappings, scopes of signing keys.
 
-Every function changes `account.nats` without signing: call `account.sign()`, which checks the whole.
+Every function changes `account.nats` without signing: call `account.sign()` to check and sign all of it.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ def profile_of(url: str, environment: Mapping[str, str]) -> NscProfile:
 
 
 def _name_in(names: Sequence[str], name: str) -> str:
-    """Return the name that is equal except for case, else `name`, which may be a public key."""
+    """Return the name that is equal except for case, else `name`: it may be a public key."""
     return next((one for one in names if one.lower() == name.lower()), name)
 
 

@@ -1,7 +1,7 @@
 """Operators, their accounts and users in memory: made, changed, signed.
 
 Nothing is written: `natsctl.client.auth.nsc_store` loads an operator, and saves it as a whole. Change the claims of an
-entity (`claims`, or the part `nats` of them), then call its `sign`, which checks them and reissues the JWT.
+entity (`claims`, or the part `nats` of them), then call its `sign` to check them and reissue the JWT.
 """
 
 from __future__ import annotations

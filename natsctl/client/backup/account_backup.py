@@ -1,8 +1,8 @@
 """Backup and restore of the streams of an account.
 
 Streams are saved side by side into one folder, with one directory for each stream as the `nats` tool lays it out, and
-nothing else, as that tool accepts nothing else. The folder gets its name once all streams are saved, except those that
-are reported as failed.
+nothing else, as that tool accepts nothing else. The folder gets its name once all streams are saved, except the ones
+reported as failed.
 
 Streams are restored side by side, in the order that mirrors and sources need: an origin before its copies.
 """
@@ -208,7 +208,7 @@ def _check_folder(folder: Path, replace: bool) -> None:
 
 
 def saved_in(folder: Path) -> dict[str, Path]:
-    """Return the stream backups of an account backup, by stream. Raises UsageError if it has none."""
+    """Return the stream backups of an account backup, by stream. Raises UsageError without any."""
     found: dict[str, Path] = {}
     if folder.is_dir():
         for entry in sorted(folder.iterdir()):

@@ -144,7 +144,7 @@ def version_of(backup: OpenBackup) -> int:
 def read_items(backup: OpenBackup, on_read: OnRead = ignore_read, count_from: int | None = None) -> Iterator[Item]:
     """Yield everything in the archive in its order, up to its end mark. Raises StorageError if it is damaged.
 
-    With `count_from`, most messages come as counts (see ArchiveReader).
+    With `count_from`, nearly all messages come as counts (see ArchiveReader).
     """
     from natsctl.api.archive.archive_reader import ArchiveReader
 
@@ -188,7 +188,7 @@ class RemovedMessages:
 
 
 def removed_in(backup: OpenBackup) -> RemovedMessages:
-    """Return the removals in a version 1 archive, found by reading it; version 2 has none."""
+    """Return the removals in a version 1 archive, found by reading it; version 2 has no removals."""
     if version_of(backup) == 2:
         return RemovedMessages()
     gone = {item.seq for item in read_items(backup) if isinstance(item, Gone)}
@@ -349,7 +349,7 @@ def is_since(server_version: str, since: tuple[int, int]) -> bool:
 
 
 def version_for(backup: OpenBackup, config: dict[str, Any], server_version: str) -> int:
-    """Return the format for that server to restore the stream. Raises UsageError if there is none."""
+    """Return the format for that server to restore the stream. Raises UsageError if no format fits."""
     new_server = is_since(server_version, V2_SINCE)
     if config.get("storage") == "memory":
         if not new_server:

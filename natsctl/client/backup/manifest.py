@@ -1,7 +1,7 @@
 """Files of a stream backup: their names, the checks of names and paths, and the manifest.
 
 `manifest.json` has the contents of a backup, its time and program, and the checksum of each of its files. It
-is next to the two files of the `nats` tool, which ignores it. A backup of that tool has no manifest.
+is next to the two files of the `nats` tool, and that tool ignores it. A backup of that tool has no manifest.
 """
 
 from __future__ import annotations

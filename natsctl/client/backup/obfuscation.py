@@ -1,9 +1,9 @@
 """Obfuscation of a backup for others to read: keyed hashes instead of names, zeros instead of bodies.
 
 The hash of a token is HMAC-SHA-256 under a secret of 32 random bytes, in base32-hex of lower case, as long as the
-token and at least 16 characters: equal tokens stay equal, in subjects, filters and names alike. The key file beside
-the backup has the secret and the tokens; given to another edit it makes the same hashes. Hashes and key files are
-as in `nats backup edit --obfuscate`. Source: jsm.go, backup/obfuscate.go.
+token and at least 16 characters: equal tokens stay equal, in subjects, filters and names alike. The key file next to
+the backup has the secret and the tokens; given to another edit it makes the same hashes. Hashes and key files are as in
+`nats backup edit --obfuscate`. Source: jsm.go, backup/obfuscate.go.
 """
 
 from __future__ import annotations

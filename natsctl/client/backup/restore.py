@@ -1,9 +1,9 @@
 """Restore of a stream: from any backup, under any name; a failure leaves nothing.
 
 Each piece of the data is sent as a request, several before they are answered, and an empty one ends the transfer; its
-answer is that of a stream creation. JetStream cannot rename streams: a stream to be replaced is saved, once the
-backup has been read to its end, then removed, and put back if the restore fails. Between its removal and the end of the
-restore there is no stream of that name. Source: docs/compatibility.md#snapshots-and-restores.
+answer is a stream creation's. JetStream cannot rename streams: a stream to be replaced is saved, once the backup has
+been read to its end, then removed, and put back if the restore fails. Between its removal and the end of the restore
+there is no stream of that name. Source: docs/compatibility.md#snapshots-and-restores.
 """
 
 from __future__ import annotations
@@ -153,8 +153,8 @@ class RestoreTransfer:
     async def abandon(self, manager: Manager) -> None:
         """End an unfinished restore, also one of an earlier connection, so that its name is free at once.
 
-        Otherwise the server waits some seconds for the next piece. At the end of the data it discards what it has, or
-        makes the stream if that looks complete.
+        Otherwise the server waits some seconds for the next piece. At the end of the data it discards the pieces, or
+        makes the stream if they look complete.
         """
         deliver, self._deliver = self._deliver, ""
         if deliver:

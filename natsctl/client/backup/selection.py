@@ -52,7 +52,7 @@ class MessageSelection:
     """Filters of single messages; 0 and nothing mean any. Times and sequences include both ends.
 
     A message has to match one of `subjects`, one of `headers` (a name, and a value unless that is None) and one of
-    `payloads`, and none of those to exclude. Names of headers are compared without regard to case.
+    `payloads`, and nothing to exclude. Names of headers are compared without regard to case.
     """
 
     subjects: tuple[str, ...] = ()

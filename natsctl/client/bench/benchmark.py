@@ -254,7 +254,7 @@ class Workers:
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 limit=MAX_LINE_BYTES,
-                # Ctrl-C is for the parent, which ends the workers: a starting one would print a traceback.
+                # Ctrl-C is for the parent, and it ends the workers: a starting one would print a traceback.
                 process_group=0,
             )
             self._workers.append(_Worker(process))

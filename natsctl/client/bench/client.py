@@ -138,7 +138,7 @@ def _end(step: int) -> int:
 BLOCK_BYTES = 64 * 1024
 """Bytes written at once: enough to be cheap, little enough to keep the others of the process going."""
 PACED_S = 0.01
-"""Seconds whose messages are sent together to keep a rate."""
+"""Seconds of messages that are sent together to keep a rate."""
 
 
 def command(subject: bytes, body: bytes, reply: bytes = b"", pairs: Iterable[tuple[bytes, bytes]] = ()) -> bytes:
@@ -299,7 +299,7 @@ class RawConnection:
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
-        # The insides of nats-py, which only this package may use: everything that goes around them must know them.
+        # Private parts of nats-py: only this package may use them.
         client: Any = connection._client
         self._client = client
         self._posted: list[bytes] = []

@@ -3,7 +3,7 @@
 * requests one after another, each timed until its answer arrives;
 * batches of direct gets, many messages with one request;
 * publishers that send a batch of messages before they wait for the acks;
-* a publisher of a fast batch, whose flow the stream controls. The reply subject of each message has its place in the
+* a publisher of a fast batch, its flow controlled by the stream. The reply subject of each message has its place in the
   batch: `<inbox>.<batch>.<messages between acks>.fail.<place>.<operation>.$FI`. Source: ADR-50;
 * core NATS: publishers, subscribers, and a service that answers;
 * consumers with pull requests: one after another, or several at a time.
@@ -174,7 +174,7 @@ END_OF_BATCH = b"NATS/1.0 204"
 
 
 async def get_batches(client: BenchClient) -> None:
-    """Read with batched direct gets, one after another; the latency is that of a batch."""
+    """Read with batched direct gets, one after another; the latency is a batch's."""
     load, progress, inbox = client.load, client.progress, client.new_inbox()
     state = (await client.manager.stream_info(load.stream)).value.state
     subject = f"{client.manager.connection.target.api_prefix}.DIRECT.GET.{load.stream}"
@@ -436,7 +436,7 @@ async def serve(client: BenchClient) -> None:
 ENDED = (b"NATS/1.0 404", b"NATS/1.0 408")
 """Beginnings of status messages that end a pull request without further messages."""
 ORDERED_INACTIVE_NS = 60_000_000_000
-"""Maximum life of an ordered consumer whose client has vanished."""
+"""Maximum life of an ordered consumer without its client."""
 
 
 class BenchReader:

@@ -533,7 +533,7 @@ class OrderedReader:
         return True
 
     async def _restart(self) -> None:
-        """Continue after the last message with another consumer; waits for a leader where none can create it now."""
+        """Continue after the last message with another consumer; if no server can create it now, wait for a leader."""
         await self._end()
         if self._next_seq:
             self._deliver, self._start_seq, self._start_time = "by_start_sequence", self._next_seq, ""

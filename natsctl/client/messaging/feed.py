@@ -56,7 +56,7 @@ class MessageFeed:
     async def __aexit__(
         self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Release what the feed uses."""
+        """Release the feed's resources."""
 
 
 class CoreFeed(MessageFeed):
@@ -132,8 +132,8 @@ async def feed_of_stream(
     """Return the feed of the stream's messages on the subjects, from `start` on; "" for the stream that stores them.
 
     `count` is the number of messages, 0 for no end. Streams that deliver messages once (work queue, interest)
-    are read by direct gets, which remove nothing. Raises UsageError if no stream is named or found for the
-    subjects, ApiResponseError if it does not exist.
+    are read by direct gets: these remove nothing. Raises UsageError if no stream is named or found for the subjects,
+    ApiResponseError if it does not exist.
     """
     name = stream or await stream_of(manager, subjects)
     subjects = widest(subjects)
@@ -235,7 +235,7 @@ class StreamFeed(MessageFeed):
 class ConsumerFeed(MessageFeed):
     """Messages of a durable consumer; it ends when none comes in time.
 
-    With `to_end` it also ends with the message after which the consumer has none pending.
+    With `to_end` it also ends with the consumer's last pending message.
     """
 
     def __init__(self, messages: AsyncGenerator[Message, None], *, to_end: bool = False) -> None:

@@ -26,7 +26,7 @@ MAX_REPORTS = 10_000
 LATE_S = 1.0
 """Maximum wait for a report that a server's hop announced, once the first one is there."""
 PARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(?:-.*)?")
-"""Value of `traceparent`: version, trace, span, flags. Source: W3C Trace Context, which OpenTelemetry uses."""
+"""Value of `traceparent`: version, trace, span, flags. Source: W3C Trace Context, used by OpenTelemetry."""
 CONNECTIONS = {0: "Client", 1: "Router", 2: "Gateway", 3: "System", 4: "Leafnode", 5: "JetStream", 6: "Account"}
 
 

@@ -3,9 +3,9 @@
 Headers of a published message make the stream check, expire, replace or schedule it.
 
 Of an atomic batch a stream stores all messages or none. Its first and last messages are requests: the first has an
-empty answer, or the reason why the stream refuses the batch; the last one, which commits, is answered by the ack. Those
-between have no answer. A batch that is not committed within the server's time is abandoned there, and nothing of it is
-stored.
+empty answer, or the reason why the stream refuses the batch; the last one commits and is answered by the ack. The
+messages between have no answer. A batch that is not committed within the server's time is abandoned there, and nothing
+of it is stored.
 
 A stored message is read by direct get where the stream allows it, else by the API's MSG.GET. A direct get may be
 answered by a replica that lags; `direct=False` asks the leader, for a state that must be current.

@@ -235,7 +235,7 @@ def _behind(source: Mapping[str, Any], seq: int) -> dict[str, Any]:
 
 
 def continued_in(config: dict[str, Any], spool: Spool, kept: Kept) -> dict[str, Any]:
-    """Return the same by the headers of the messages in a spool, which name their source and sequence there."""
+    """Return the same from the headers of the messages in a spool: they name their source and sequence there."""
     sources = config.get("sources") or []
     last: dict[tuple[str, str], int] = {}
     for batch in spool.batches(kept) if sources else ():

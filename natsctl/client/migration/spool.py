@@ -4,8 +4,8 @@
 has a line of JSON for each segment, written once the segment is synced: a process that is killed leaves at most a
 segment without a line; it is cut off when the spool is reopened, and copying continues after the last line.
 
-A stream is first copied by a snapshot, which servers send whole, and from then on by
-sequence. A spool keeps messages that the stream has removed meanwhile; they are left out when the archive is made.
+A stream is first copied by a snapshot (servers send it whole), and from then on by sequence. A spool keeps messages
+that the stream has removed meanwhile; they are left out when the archive is made.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ SEGMENT_BYTES: Final = 2 << 20
 """Bytes of headers and payloads after which a segment ends; a sync costs less than reading so much."""
 SEGMENT_MESSAGES: Final = 20_000
 SNAPSHOT_FROM: Final = 2_000
-"""Number of messages from which a snapshot is faster than single requests."""
+"""Min number of messages that a snapshot copies faster than single requests."""
 HEAD_BYTES: Final = 64 * 1024
 """Chunk and window of a snapshot that is read up to its first message."""
 _MESSAGES: Final = "messages"

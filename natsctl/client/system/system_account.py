@@ -1,8 +1,8 @@
 """Requests of the system account to the servers on `$SYS.REQ`, and their answers.
 
-A ping comes first: every server answers one broadcast with its statistics, which include the number of servers it
-knows, so that the ping ends as soon as all of those have answered, before the wait is over. Other requests then go to
-each chosen server by its id, concurrently, page by page if an answer has pages.
+A ping comes first: every server answers one broadcast with its statistics. They include the number of servers it knows,
+so the ping ends as soon as all of those have answered, before the wait is over. Other requests then go to each chosen
+server by its id, concurrently, page by page if an answer has pages.
 """
 
 from __future__ import annotations

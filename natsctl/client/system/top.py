@@ -30,7 +30,7 @@ SORTS = (
 """Sort keys of connections; those with numbers begin with the largest."""
 COUNTED = ("in_msgs", "out_msgs", "in_bytes", "out_bytes")
 LOOKUP_S = 2.0
-"""Seconds for the name of an address; it is shown as a number if there is none by then."""
+"""Seconds to look up the name of an address; without a name by then it is shown as a number."""
 MAX_NAMES = 4096
 
 
@@ -204,8 +204,8 @@ CONSUMER_REQUEST = re.compile(
 class ApiCounts:
     """Requests to the JetStream API by account, subject and client, from the servers' advisories.
 
-    Rates are taken over an interval; `accounts` leaves out those whose name it does not match. Without `consumers` the
-    requests about all consumers of a stream are counted together.
+    Rates are taken over an interval; `accounts` leaves out accounts with other names. Without `consumers` the requests
+    about all consumers of a stream are counted together.
     """
 
     def __init__(self, interval_s: float, accounts: re.Pattern[str] = ANY_ACCOUNT, *, consumers: bool = True) -> None:

@@ -197,7 +197,7 @@ class Holding:
         await self.mark(HoldingPhase.SAVED)
 
     async def read(self, copy: Path) -> None:
-        """Write the stored backup to a file. Raises StorageError if it differs from what was stored."""
+        """Write the stored backup to a file. Raises StorageError if the checksum does not match."""
         digest, under_way = hashlib.sha256(), deque[asyncio.Task[Any]]()
         try:
             with copy.open("wb") as file:

@@ -134,7 +134,7 @@ def read_manifest(
 
 
 def _item(node: DocumentNode, version: str, kind: str) -> DocumentNode:
-    """Return the item of a list; items of a `StreamList` may omit the kind, which the list implies."""
+    """Return the item of a list; items of a `StreamList` may omit the kind, because the list implies it."""
     if not kind or not isinstance(node.value, LocatedDict) or "kind" in node.value:
         return node
     value = node.value.without("apiVersion")

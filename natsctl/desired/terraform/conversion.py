@@ -313,7 +313,7 @@ def _body(values: Resource, schema: Schema, place: Location) -> Body:
 
 
 def _in_seconds(body: Body, name: str) -> None:
-    """Convert nanoseconds, which the provider stores for some fields, to seconds."""
+    """Convert nanoseconds to seconds: the provider stores some fields in nanoseconds."""
     value = body.get(name, 0)
     if isinstance(value, int) and value >= SECOND:
         body.values[name] = value // SECOND

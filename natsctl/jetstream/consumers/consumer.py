@@ -8,8 +8,8 @@ the engine's ready queue, once. The engine calls `run` at most once per turn; it
 messages, then writes one journal record for everything that changed in the turn. Double acks are answered by the commit
 that makes that record durable.
 
-Stored times (deliveries, acks) come from `now_ns`: wall clock at start plus what the monotonic clock has
-counted since, so that a jump of the wall clock neither holds back nor hastens redelivery.
+Stored times (deliveries, acks) come from `now_ns`: wall clock at start plus the time of the monotonic clock since then,
+so that a jump of the wall clock neither holds back nor hastens redelivery.
 """
 
 from __future__ import annotations

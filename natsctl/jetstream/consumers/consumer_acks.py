@@ -101,7 +101,7 @@ class Acks:
         return _numbers(subject)[1] > state.floor_cseq and (payload in PLAIN or payload.startswith((NEXT, TERM)))
 
     def _settle_most(self, sseq: int, subject: bytes, token: bytes, reply: bytes, payload: bytes) -> None:
-        """Handle an ack once most of its messages have been acknowledged in steps."""
+        """Handle an ack after nearly all of its messages have been acknowledged in steps."""
         self._consumer.stream.work.begin(
             self._settling_most(sseq), lambda _: self.handle(subject, token, reply, payload)
         )

@@ -1,6 +1,6 @@
 """The consumers of one stream: creation, deletion, journal and recovery.
 
-Theory of operation. `stream.consumers` holds them by name; every journaled consumer also has a number, which is never
+Theory of operation. `stream.consumers` holds them by name; every journaled consumer also has a number that is never
 reused in this stream's journal. Every change of a consumer makes the journal grow; when it is much larger than the
 state it describes, it is rewritten as one `Created` record per consumer with its present state. Consumers of memory
 streams and those with `mem_storage` are not journaled at all: they end with the process.
@@ -13,7 +13,7 @@ one crashes. If a delivery number were used twice, that server would take the se
 message would be lost with the next ack. So after a crash more numbers are skipped than can have been lost, and the
 other server notices the gap with the next delivery or heartbeat and reconnects.
 
-The journal of the stream is shared with its duplicate window, which has its own kinds of records (dedupe.py).
+The stream's duplicate window writes its own kinds of records to the same journal (dedupe.py).
 """
 
 from __future__ import annotations

@@ -15,9 +15,9 @@ The journal. The state is changed in memory at once and journaled as operations;
 of the consumer's creation gives the same state again. A stream has one journal for all of its consumers, distinguished
 by a number that is never reused while the stream lives. `CREATED` carries name, configuration and a whole state;
 `CHANGED` carries what happened to one consumer in one loop turn, as a list of operations. A ChangeLog gathers those
-operations in the order in which they happened; single acks are collected in a separate list; `settled` inserts them in
-its place before anything else happens that moves the ack floor. Bodies are msgpack, so that runs of sequences stay
-small; a run without gaps is written as its first and its length.
+operations in their order; single acks are collected in a separate list, and `settled` merges them before anything else
+moves the ack floor. Bodies are msgpack, so that runs of sequences stay small; a run without gaps is written as its
+first and its length.
 """
 
 from __future__ import annotations

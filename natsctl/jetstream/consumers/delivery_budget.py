@@ -1,4 +1,4 @@
-"""The messages that a consumer may deliver now: how many, how fast, and in which form.
+"""The messages that a consumer may deliver now: number, rate and form.
 
 Bounds are max_ack_pending, the bytes one read returns, the client's unread output, and for replay `original` the
 original pace of the messages. For push consumers there are the rate limit and flow control as well.
@@ -142,7 +142,7 @@ READ_BYTES: Final = 4 << 20
 """Bytes of messages that one read from the store is meant to return."""
 
 MAX_UNWRITTEN_BYTES: Final = 8 << 20
-"""Unread output of a client, in bytes, at which deliveries wait: far below the broker's limit (max_pending)."""
+"""Unread output of a client, in bytes, that makes deliveries wait: far below the broker's limit (max_pending)."""
 
 CONGESTION_LOOK_NS: Final = 5_000_000
 """Time until a client with too many unread bytes is checked again."""

@@ -2,11 +2,12 @@
 
 Theory of operation. `waiting` is the queue: its head gets the next message and, if it wants more, goes to the tail (or
 where the priority policy puts it). `wanted` is the sum of what all of them still want, so that no more is read from the
-store than can be handed out. A request ends with a status message (served ones end silently), and one whose reply
-subject has no subscriber is detected by the failed send and dropped silently; its message goes to the next request.
+store than can be handed out. A request ends with a status message (served ones end silently), and a request without a
+subscriber on its reply subject is detected by the failed send and dropped silently; its message goes to the next
+request.
 
-One alarm serves the deadlines and idle heartbeats of all requests: on each call every open request is checked, whose
-number max_waiting bounds.
+One alarm serves the deadlines and idle heartbeats of all requests: each call checks every open request (max_waiting
+bounds their number).
 
 The body of a request is nothing, a whole number or a JSON object; anything else asks for one message, as in
 nats-server. A number below 1 is served one message, and the status of its end counts from the number that was sent.
@@ -372,7 +373,7 @@ class PullDelivery:
         return request.ends_without_messages() and (request.seen_seq <= store.durable_seq or not store.unsettled)
 
     def _find_request(self) -> bool:
-        """Move a request of a client that keeps up with reading to the head; return False if there is none."""
+        """Move a request of a client that reads fast enough to the head; return False if there is no such request."""
         congested = self._consumer.budget.congested
         if self.priority is not None:
             return bool(self.waiting) and not congested(self.waiting[0].reply)
@@ -404,7 +405,7 @@ class PullDelivery:
         return done
 
     def _hand_all(self, request: WaitingPull, deliveries: list[Delivery]) -> int:
-        """Send to the only open request, which wants at least as many, and return the number of sent messages."""
+        """Send to the only open request and return the number of sent messages; it must want at least as many."""
         done = self._consumer.account.send_all(request.reply, deliveries)
         request.left -= done
         request.delivered += done

@@ -43,7 +43,7 @@ MAX_KNOWN: Final = 16_384
 """Limit of the cache, in subjects plus their consumers; it is cleared when there are more."""
 
 FEW: Final = 16
-"""Number of consumers up to which each receives every message: finding the matching ones would cost more."""
+"""Max number of consumers that each receive every message: finding the matching ones would cost more."""
 
 Consumers = tuple["Consumer", ...]
 Stored = tuple[int, bytes]
@@ -169,13 +169,13 @@ class Interest:
 
 
 AT_ONCE: Final = 100_000
-"""Number of sequences up to which an update to interest retention waits for the examination."""
+"""Max number of sequences that an update to interest retention examines before its answer."""
 
 SWEEP_BATCH: Final = 256
 """Messages that a sweep examines in one turn of the ready queue."""
 
 CHECKED_SLACK: Final = 65_536
-"""Entries of `_checked` above twice the number of messages at which entries of removed messages are dropped."""
+"""Entries of `_checked` beyond twice the number of messages before entries of removed messages are dropped."""
 
 
 class Retention:

@@ -69,7 +69,7 @@ COST: Final = 256
 """Share of one request in a turn's budget of messages: the infos of a page."""
 
 LARGE_BODY: Final = 16 << 10
-"""Size of a request in bytes from which it is decoded in steps."""
+"""Min size in bytes of a request that is decoded in steps."""
 
 _LIMIT_REACHED: Final = ApiLimitReached.SUBJECT.encode()
 

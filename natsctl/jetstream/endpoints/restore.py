@@ -402,7 +402,7 @@ class Restore:
         return taken
 
     def _read(self, chunk: bytes, budget: int) -> int:
-        """Process items of one chunk and return their number; `_reading` is None at its end."""
+        """Process items of one chunk and return their number; at its end set `_reading` to None."""
         self._reading = self._reading or self._reader.read(chunk)
         taken = 0
         for item in self._reading:

@@ -9,9 +9,9 @@ is on another subject than requested. The client continues after that range, so 
 messages removed meanwhile are missing from later answers, and a recreated stream of the same name has another identity.
 The payload is the number of frames, the accounted size of each (a frame is ten bytes longer), and the frames.
 
-Every message acknowledged before a request is covered by its answer (ADR 0002), which is collected in steps (ADR 0021)
-one request a turn. Only streams on files have frames. A client learns from STREAM.INFO whether a stream has blocks, if
-it asks with a header: an unknown verb is not answered, and a request in vain would cost it its timeout.
+Every message acknowledged before a request is covered by its answer (ADR 0002); answers are collected in steps (ADR
+0021) one request a turn. Only streams on files have frames. A client learns from STREAM.INFO whether a stream has
+blocks, if it asks with a header: an unknown verb is not answered, and a request in vain would cost it its timeout.
 Source: docs/adr/0027.
 """
 

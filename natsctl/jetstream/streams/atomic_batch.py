@@ -7,8 +7,8 @@ before that forgets the batch and leaves the stream as it was; a batch interrupt
 batch that is silent for `BatchLimits.timeout_ns` is forgotten, too; `_open` has batches in the order of their last
 message, so that the first is the next to time out. Source: server/stream.go, ADR-50.
 
-The order of checks differs from that of single messages (publish_checks.py), and some headers mean less inside a batch.
-Fast batches use the same checks, each message with an `Ahead` of its own. Source: server/jetstream_batching.go.
+The order of checks differs from single messages (publish_checks.py), and some headers mean less inside a batch. Fast
+batches use the same checks, each message with an `Ahead` of its own. Source: server/jetstream_batching.go.
 """
 
 from __future__ import annotations

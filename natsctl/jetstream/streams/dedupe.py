@@ -10,7 +10,7 @@ Surviving a crash. Ids are in the headers of stored messages, so recovery reads 
 of messages removed within the window go into the stream's journal at removal; it may not have
 got to the disk when the removal has, so recovery also reads removed messages that are still in the log. A stream that
 never saw an id has no mark for it in its journal, and its messages are not read but for the last ones: the first id may
-have come with a commit that did not get as far as the mark. Source: docs/compatibility.md#duplicates.
+have come with a commit that did not reach the mark. Source: docs/compatibility.md#duplicates.
 """
 
 from __future__ import annotations

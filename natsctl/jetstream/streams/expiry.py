@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 ONE_BY_ONE: Final = 1000
-"""Maximum number of messages expiring together for which consumers are informed of each."""
+"""Maximum number of messages expiring together that consumers are informed of one by one."""
 WALK: Final = 256
 """Messages that one turn of a walk examines."""
 SEEN_PER_AGE: Final = 256

@@ -78,7 +78,7 @@ def parse_control(reply: bytes) -> Control | None:
 
 
 class _RequestInfo(msgspec.Struct):
-    """The field read from the header `Nats-Request-Info`, which service imports add."""
+    """The field read from the header `Nats-Request-Info` that service imports add."""
 
     reply: str = ""
 

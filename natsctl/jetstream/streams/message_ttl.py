@@ -4,7 +4,7 @@ Theory of operation. A message that carries the header is stored with the flag T
 deadline goes into `_deadlines`, 16 bytes a message; one alarm is set to the earliest, never closer than the granularity
 that nats-server has. Messages with `never` are listed in `_never`, because max_age spares them. Due messages are
 removed some messages per turn. After a restart both are filled again from the flagged messages (schedules.py); a
-message that was removed leaves stale entries, which are skipped, and swept once they are the majority.
+message that was removed leaves stale entries; they are skipped, and swept once they are the majority.
 
 `Deadlines` (also used by schedules) is a timing wheel with two levels. `_near` holds buckets of one tick (about a
 second), for every tick up to the era that was opened last; `_far` holds one bucket for every later era (4096 ticks,

@@ -10,8 +10,8 @@ outlives the process, and within a second the machine.
 
 Republish publishes stored messages again under another subject, for subscribers without a consumer. When a message is
 stored and its republish subject has a subscriber, it is kept with its time and the sequence before it on its subject,
-because both may be gone when the commit ends. Messages that have become durable are published then, before the acks, in
-the order of the sequences. Source: docs/compatibility.md#republishing.
+because both may be removed before the commit ends. Messages that have become durable are published then, before the
+acks, in the order of the sequences. Source: docs/compatibility.md#republishing.
 """
 
 from __future__ import annotations
@@ -265,7 +265,7 @@ class PublishPipeline:
             take(subject, reply, header, payload, None)
 
     def _identified(self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None) -> None:
-        """Handle a message whose header begins with an id: on the fast path, if it contains nothing else."""
+        """Handle a message with an id first in its header: on the fast path, if the header contains nothing else."""
         size = len(header)
         if (
             header.find(b"\r\n", len(ONLY_ID)) + 4 != size
@@ -429,7 +429,7 @@ class PublishPipeline:
     def _roll_up(self, seq: int, message: PendingMessage) -> None:
         if message.rollup:
             if self._limits.any and not self._stream.retention.refuses(message.subject):
-                self._limits.trim(message.subject)  # removals by limits have advisories, those by a purge have none
+                self._limits.trim(message.subject)  # removals by limits have advisories, a purge has none
             filters = Filters((message.subject if message.rollup == b"sub" else b">",))
             self._stream.work.begin(self._stream.purging(filters, below_seq=seq))
 
@@ -473,7 +473,7 @@ class PublishPipeline:
 
 
 def _only_id(header: bytes) -> bytes:
-    """Return the message id of a header in which nothing else concerns a stream, b"" of any other."""
+    """Return the message id of a header without anything else that concerns a stream, else b""."""
     start = len(ONLY_ID)
     is_first = header.startswith(ONLY_ID)
     if not is_first:
@@ -487,7 +487,7 @@ def _only_id(header: bytes) -> bytes:
 
 
 def _clean(message: PendingMessage) -> None:
-    """Remove from a header what is not stored: a status, and an import's information about the requester."""
+    """Remove the status and an import's information about the requester from a header: neither is stored."""
     header = message.header
     if header.startswith(b"NATS/1.0 "):
         header = b"NATS/1.0" + header[header.find(b"\r\n") :]

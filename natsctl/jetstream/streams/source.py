@@ -5,9 +5,9 @@ each source, as long as the newest message of each is there. Because it may be d
 positions also go into the journal, with the commit that holds the messages: a record holds the positions of some
 sources at the time when `last_seq` was the stream's last sequence. Recovery takes the records in order, leaves out
 records of messages lost in the crash, reads the headers of the messages after the last record, and writes
-the result before any request to an origin, so that a position is neither ahead of stored messages nor behind. (The
-journal is written right after the messages. After a crash between the two, messages that a limit pushed out within the
-very commit that brought them are not in the stream any more, but still in its log, and are read there too.)
+the result before any request to an origin, so that a position always agrees with the stored messages. (The journal is
+written right after the messages. After a crash between the two, messages that a limit pushed out within the very commit
+that brought them are not in the stream any more, but still in its log, and are read there too.)
 
 The start of a source is decided, and written down, with its first connection. A recreated origin has another identity;
 its messages are then sourced from the beginning, as for another stream. A source without a recorded position (the
@@ -313,7 +313,7 @@ class SourceSet:
         self.stop()
         self._known, through = self._read_journal(store.records(), store.last_seq)
         self._read_headers(through)
-        for kind, body in self.records():  # over records of removed messages, whose sequences are reused
+        for kind, body in self.records():  # over records of removed messages: their sequences are reused
             store.append_record(kind, body)
         for source in self.sources.values():
             source.stopped = False

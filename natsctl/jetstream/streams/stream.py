@@ -12,8 +12,8 @@ its removals for complete.
 
 `Upstreams` holds the mirror and the sources: `configure` follows the configuration, and connections begin with `start`
 (a new stream) or `recover` (after a restart). A mirror that may answer direct gets in its origin's place does so from
-the first time that it has almost caught up. A stream whose mirror is removed from the configuration continues as an
-ordinary stream.
+the first time that it has almost caught up. A stream that loses its mirror configuration continues as an ordinary
+stream.
 """
 
 from __future__ import annotations

@@ -217,7 +217,7 @@ def account_limits(item: ConfItem) -> AccountLimits | None:
 
 
 def _cluster_traffic(item: ConfItem) -> dict[str, Any]:
-    """Check the account of Raft's traffic; a single node has none."""
+    """Check the account of Raft's traffic; a single node has no such traffic."""
     if text_of(item) not in ("system", "owner", ""):
         raise item.fault("Expected 'system' or 'owner' for cluster_traffic")
     return {}

@@ -195,7 +195,7 @@ def _client_tls(item: ConfItem) -> TlsOptions:
 
 
 def _check_migrate(item: ConfItem) -> dict[str, Any]:
-    """Accept an option of replicated streams; a single server has none."""
+    """Accept and ignore an option of replicated streams."""
     if not isinstance(item.value, (bool, dict)):
         raise item.fault("expected boolean or map for jetstream_cluster_migrate")
     return {}

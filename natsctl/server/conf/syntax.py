@@ -6,9 +6,9 @@ line ends, pairs by `;` too; `#` and `//` comments; strings bare, in double quot
 `$NAME` for a key of this block, of one around it, or of the environment; `include file`, relative to the including
 file. Key names keep their spelling.
 
-The accepted language is nats-server's (its package conf), which reads character by character: a key
-ends at a blank, `:` or `=` and nowhere else, a bare text at a blank, line end or one of `,;]}'`. Two things differ: an
-array may end in a bare number (`[1]`), and there are limits.
+The accepted language is nats-server's (its package conf). It is read character by character: a key ends at a blank, `:`
+or `=` and nowhere else, a bare text at a blank, line end or one of `,;]}'`. Two things differ: an array may end in a
+bare number (`[1]`), and there are limits.
 
 A scalar that begins with a digit is a number, a number with a unit, an address, a date, or a text, decided by the first
 character that does not fit, as in nats-server: `64MB` is a number, `10ms` a text, `1.5s` and `12-ab` are faults.

@@ -41,7 +41,7 @@ def number_of(item: ConfItem) -> int:
 
 
 def size_of(item: ConfItem) -> int:
-    """Return a number of bytes; in quotes it must end in one letter of K, M, G and T; bare words need not."""
+    """Return a number of bytes; in quotes it must end in one of K, M, G and T."""
     if not isinstance(item.value, str):
         return number_of(item)
     if not item.value:

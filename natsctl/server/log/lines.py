@@ -1,7 +1,7 @@
 """Log lines in nats-server's form, `[pid] 2026/11/21 07:00:00.000001 [INF] text`, or as JSON documents.
 
 They go to stderr, to a file, or to syslog. Where stderr is the journal of systemd, a line has its priority in front in
-instead of pid and time, which the journal adds.
+instead of pid and time; the journal adds both.
 
 A file that has grown to its limit is put aside under its name and the time, and the next one begins; of those files
 only the newest are kept if a number is given. `reopen` is for programs that move the file themselves.

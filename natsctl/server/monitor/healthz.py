@@ -20,7 +20,7 @@ UNAVAILABLE: Final = 503
 NOT_FOUND: Final = 404
 BAD_REQUEST: Final = 400
 STALL_S: Final = 10.0
-"""Delay of the event loop from which the server is unhealthy."""
+"""Min delay of the event loop that makes the server unhealthy."""
 
 
 class HealthzOptions(EndpointOptions, kw_only=True, rename="kebab"):

@@ -1,8 +1,8 @@
 """`/metrics`: the server's numbers in Prometheus' text format, version 0.0.4.
 
-Names are those of prometheus-nats-exporter and, for the process, of Prometheus' client libraries. Samples of the whole
-server come first, then accounts, streams and consumers, visited one by one while the answer is sent. The
-number of each that has samples of its own is limited; the rest is counted in `natsctl_metrics_left_out`.
+Names equal those of prometheus-nats-exporter and, for the process, of Prometheus' client libraries. Samples of the
+whole server come first, then accounts, streams and consumers, visited one by one while the answer is sent. The number
+of each that has samples of its own is limited; the rest is counted in `natsctl_metrics_left_out`.
 """
 
 from __future__ import annotations

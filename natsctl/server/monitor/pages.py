@@ -270,7 +270,7 @@ async def _admit(server: ServerInstance, writer: asyncio.StreamWriter) -> bool:
 
 
 def _context(server: ServerInstance) -> ssl.SSLContext:
-    """Return the context of the listener, which takes the newest certificates for each handshake."""
+    """Return the context of the listener; it uses the newest certificates for each handshake."""
     if server.options.tls is None:
         raise TlsFileError("TLS cert and key required for HTTPS")
     made = server_context if server.options.checks_peers else _unverifying

@@ -231,7 +231,7 @@ def certificate_end(server: ServerInstance, tls: TlsOptions | None) -> dict[str,
 
 @lru_cache(MAX_CERTIFICATES)
 def _end_of(path: Path, load_ns: int) -> dict[str, str]:
-    """Return the key for a file that was read at `load_ns`; a removed file has none."""
+    """Return the key for a file that was read at `load_ns`; empty for a removed file."""
     from natsctl.server.tls.certificates import not_after
 
     try:

@@ -3,7 +3,7 @@
 A staple is taken from memory, else from the file of an earlier run, else from a responder, as long as it is in force.
 After that it is renewed at half of its remaining validity, at least every 24 hours; if a responder fails, the
 old one serves until it ends. A certificate that is found revoked ends the server in the modes `always` and `must`; in
-other modes its last response is still stapled, and clients judge. Source: nats-server, ocsp.go.
+other modes its last response is still stapled, and clients decide. Source: nats-server, ocsp.go.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """TLS with stapled OCSP responses: contexts and layer of listeners that staple.
 
-Python's `ssl` cannot answer a client's request for a certificate's status, so these listeners use pyOpenSSL, which
-calls OpenSSL of the package `cryptography`. The layer does the same as `TlsLayer`, and the rules are the same. Where
-clients' certificates are verified, the context keeps no session and takes none, so that there is no spare context.
+Python's `ssl` cannot answer a client's request for a certificate's status, so these listeners use pyOpenSSL with the
+OpenSSL of the package `cryptography`. The layer does the same as `TlsLayer`, and the rules are the same. Where clients'
+certificates are verified, the context keeps no session and takes none, so that there is no spare context.
 """
 
 from __future__ import annotations

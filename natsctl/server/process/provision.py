@@ -37,7 +37,7 @@ Apply = Callable[["InProcessAddress", Callable[[str], None]], Awaitable[None]]
 Provisioner = Callable[[StartDocuments], Apply]
 """Reads documents; raises UsageError with all their faults."""
 Preparation = Callable[["ServerInstance", "Log"], Awaitable[None]]
-"""A step before the server listens; it logs what it does."""
+"""A step before the server listens; it logs its changes."""
 
 
 async def provision(documents: StartDocuments, carry: Apply, server: ServerInstance, log: Log) -> None:

@@ -343,7 +343,7 @@ class Reloader:
             refuse_fixed(old, new)
             size = new.max_storage or server.options.max_storage
             derived = replace(new, max_storage=size, storage_derived=not new.max_storage)
-            # Files are read here once: others that are swapped in later must not fail what has begun to change.
+            # Files are read here once: others that are swapped in later must not fail a change that has begun.
             contexts = {kind: TlsContexts(tls) for kind, tls in new.tls_blocks.items()}
             options = self._prepared(derived)
         except (FlagError, NatsctlError, OSError) as error:

@@ -1,8 +1,8 @@
 """The system account of one running server: its requests, and the listener of its events.
 
 Theory of operation. Every request has a handler subscription in the system account; a few requests of an account
-about itself have one in each account. A request from any other account has no responders, which is what keeps others
-out. Connections are reported by the broker's listener, times by its tick.
+about itself have one in each account. A request from any other account has no responders: this keeps others out.
+Connections are reported by the broker's listener, times by its tick.
 
 An account's number of connections is published when one comes or goes, and again every 30 s while there are any.
 `_due` holds the time of the next event of each account with connections; a published account moves to the end, and

@@ -318,7 +318,7 @@ class ResponseWriter:
         return {"server": server_info(self._broker), **rest}
 
     def send(self, request: SystemRequest, body: object, header: bytes = b"") -> None:
-        """Publish an answer to the reply subject; `header` is the request's, which may ask for an encoding."""
+        """Publish an answer to the reply subject; `header` is the request's and may ask for an encoding."""
         self._publish(request, encode(body), header)
 
     def _publish(self, request: SystemRequest, payload: bytes, header: bytes) -> None:
