@@ -1,7 +1,7 @@
-"""Queries whose answer the server knows: numbers of messages, also by subject, first and last sequences.
+"""Queries that the server's figures answer: numbers of messages, also by subject, first and last sequences.
 
-They are answered in milliseconds, where Spark takes ten seconds to start. Only the usual forms are understood, and all
-of a query or nothing: Spark answers the others. Rows and names of columns are those that Spark would give.
+They are answered in milliseconds; Spark takes ten seconds to start. Only the usual forms are understood, and only a
+whole query: Spark answers the others. Rows and column names are the same as Spark's.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Facts(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CountedQuery:
-    """A query that needs no message: its stream, and its columns, each with what it counts."""
+    """A query that needs no message: its stream, and its columns with their figures."""
 
     table: str
     counts: tuple[str, ...]
@@ -41,7 +41,7 @@ class CountedQuery:
     columns: list[str]
     grouped: bool = False
     order: int | None = None
-    """The column by which rows are ordered."""
+    """The column that orders the rows."""
     descending: bool = False
     limit: int | None = None
 
@@ -69,7 +69,7 @@ class CountedQuery:
 
 
 def _sortable(value: Any) -> Any:
-    """Return a key for Spark's order of texts, which is that of their bytes."""
+    """Return a key for Spark's order of texts: by their bytes."""
     return value.encode() if isinstance(value, str) else value
 
 
@@ -86,7 +86,7 @@ _QUERY: Final = re.compile(
 
 
 def counted(query: str) -> CountedQuery | None:
-    """Return the figures that a query asks of one stream where the server knows them, else None."""
+    """Return the figures of one stream that a query asks for, or None if the server does not have them."""
     named = relations(query)
     if len(named) != 1:
         return None
@@ -110,7 +110,7 @@ def counted(query: str) -> CountedQuery | None:
 
 
 def _spelled(what: str) -> str:
-    """Return what a column counts, as `CountedQuery.counts` has it."""
+    """Return the figure of a column as in `CountedQuery.counts`."""
     text = what.lower().replace(" ( ", "(").replace(" )", "")
     if text == "count(distinct subject":
         return "count(DISTINCT subject)"
@@ -134,7 +134,7 @@ def _is_subject(group: str, counts: tuple[str, ...]) -> bool:
 
 
 def _order(text: str | None, counts: tuple[str, ...], columns: list[str]) -> int | None:
-    """Return the column by which rows are ordered: given by its number, its name, or as `count(*)`."""
+    """Return the column that orders the rows: given as its number, its name, or `count(*)`."""
     if text is None:
         return None
     if text.isdecimal():
@@ -145,14 +145,14 @@ def _order(text: str | None, counts: tuple[str, ...], columns: list[str]) -> int
 
 
 def counted_query(query: str, catalogue: Catalogue) -> tuple[CountedQuery, str] | None:
-    """Return the figures that a query asks, and their stream; None for a query that Spark must answer."""
+    """Return the figures that a query asks for, and their stream; None for a query that Spark must answer."""
     found = counted(query)
     table = catalogue.find(found.table) if found is not None else None
     return (found, table.stream) if found is not None and table is not None and table.kind == "stream" else None
 
 
 async def facts_for(manager: Manager, stream: str, query: CountedQuery) -> Facts:
-    """Return the server's figures of the stream, as far as the query needs them."""
+    """Return the server's figures of the stream that the query needs."""
     needs_subjects = query.grouped or "count(DISTINCT subject)" in query.counts
     answer = await manager.stream_info(stream, subjects_filter=">" if needs_subjects else "")
     subjects: Mapping[str, int] = (answer.raw.get("state") or {}).get("subjects") or {}
@@ -163,7 +163,7 @@ async def facts_for(manager: Manager, stream: str, query: CountedQuery) -> Facts
 
 
 async def _ends(manager: Manager, stream: str, state: StreamState) -> tuple[int | None, int | None]:
-    """Return the sequences of the first and the last message; those of the state may be of deleted messages."""
+    """Return the sequences of the first and the last message; the state may have those of deleted messages."""
     if not state.messages:
         return None, None
     if state.last_seq - state.first_seq + 1 == state.messages:
@@ -179,9 +179,9 @@ async def _next(manager: Manager, stream: str, seq: int) -> int | None:
 
 
 async def _last(manager: Manager, stream: str, low: int, high: int) -> int:
-    """Return the sequence of the last message; `low` is that of a message, and none is behind `high`.
+    """Return the sequence of the last message; `low` has a message, and `high` is the highest possible one.
 
-    The reference does not find it by a subject of `>` where the message at its last sequence is gone.
+    nats-server does not find it by the subject `>` if the message at its last sequence was deleted.
     """
     if (found := await _next(manager, stream, high)) is not None:
         return found

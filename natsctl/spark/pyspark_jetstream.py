@@ -1,4 +1,4 @@
-"""Installed beside pyspark as `pyspark_jetstream`: a name that makes Spark register the data source with no call.
+"""Installed next to pyspark as `pyspark_jetstream`: with this name Spark registers the data source without a call.
 
 Nothing but a pointer, so that the copy that an editable installation makes of it never grows old.
 """

@@ -94,7 +94,7 @@ class QueryMetrics(StreamingQueryListener):
 
 
 def source_metrics(progress: StreamingQueryProgress) -> list[SourceMetrics]:
-    """Return the metrics of a query's sources; sources of other formats have none."""
+    """Return the metrics of a query's sources, without sources of other formats."""
     said: dict[str, Any] = json.loads(progress.json)
     found = []
     for source in said["sources"]:

@@ -1,8 +1,7 @@
 """Queries on one session of Spark, and their results as JSON, cells of CSV and texts for a terminal.
 
-A query finds its tables as views, and its mistakes are reported with suggestions.
-
-Statements that would change a stream, and those that name a missing table, are refused before Spark is started.
+A query finds its tables as views, and its mistakes are reported with suggestions. Statements that would change a stream
+or read a missing table are refused before Spark is started.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ BASE64 = "base64"
 
 @dataclass(frozen=True, slots=True)
 class QueryResult:
-    """An answer: its columns, its rows, which columns are numbers; `more` is whether rows were left out."""
+    """A result: its columns, its rows, the numeric columns (`numbers`), and whether rows were left out (`more`)."""
 
     columns: Sequence[str]
     rows: Sequence[Sequence[Any]]
@@ -64,7 +63,7 @@ class QueryResult:
 
 
 def of_arrow(table: pa.Table) -> QueryResult:
-    """Return the rows of a table of Arrow."""
+    """Return the rows of an Arrow table."""
     import pyarrow as pa
 
     kinds = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
@@ -74,7 +73,7 @@ def of_arrow(table: pa.Table) -> QueryResult:
 
 
 def _values(column: pa.ChunkedArray) -> list[Any]:
-    """Return the values of a column; in texts, which for Spark may be any bytes, marks replace what is no UTF-8."""
+    """Return the values of a column, with replacement characters in text that is not UTF-8 (Spark allows it)."""
     try:
         values: list[Any] = column.to_pylist()
         return values
@@ -83,7 +82,7 @@ def _values(column: pa.ChunkedArray) -> list[Any]:
 
 
 def _of_bytes(kind: pa.DataType) -> pa.DataType:
-    """Return the type with bytes in place of texts."""
+    """Return the type with bytes instead of text."""
     import pyarrow as pa
 
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
@@ -98,7 +97,7 @@ def _of_bytes(kind: pa.DataType) -> pa.DataType:
 
 
 def _marked(kind: pa.DataType, value: Any) -> Any:
-    """Return a value of the type with bytes as one of the type."""
+    """Convert a value of the type `_of_bytes(kind)` to `kind`."""
     import pyarrow as pa
 
     if value is None:
@@ -115,7 +114,7 @@ def _marked(kind: pa.DataType, value: Any) -> Any:
 
 
 def unique(names: Sequence[str]) -> list[str]:
-    """Return the names, each changed until it is none before it."""
+    """Return the names, with a number after each that occurred before."""
     found: list[str] = []
     for name in names:
         number, free = 1, name
@@ -127,7 +126,7 @@ def unique(names: Sequence[str]) -> list[str]:
 
 
 def json_value(value: Any) -> Any:
-    """Return a value as JSON: bytes as text where they are UTF-8, else `{"base64": …}`; times in RFC 3339."""
+    """Return a value as JSON: bytes as text if they are UTF-8, else `{"base64": …}`; times in RFC 3339."""
     if isinstance(value, bytes):
         text = text_of(value)
         return {BASE64: base64.b64encode(value).decode()} if text is None else text
@@ -151,12 +150,12 @@ def _plain(value: Any) -> str:
 
 
 def moment_text(value: datetime) -> str:
-    """Return a time as RFC 3339 in UTC; one without a zone has none here either."""
+    """Return a time as RFC 3339 in UTC; a time without a zone stays without."""
     return value.isoformat().replace("+00:00", "Z")
 
 
 def text_of(payload: bytes) -> str | None:
-    """Return a payload as text; None where it is not UTF-8."""
+    """Return a payload as text; None if it is not UTF-8."""
     try:
         return payload.decode()
     except UnicodeDecodeError:
@@ -164,7 +163,7 @@ def text_of(payload: bytes) -> str | None:
 
 
 def cell(value: Any) -> str:
-    """Return a value as a cell of CSV: bytes that are no text as `base64:…`, structures as JSON, null as ""."""
+    """Return a value as a cell of CSV: bytes that are not UTF-8 as `base64:…`, structures as JSON, null as ""."""
     if value is None:
         return ""
     if isinstance(value, bytes):
@@ -175,9 +174,9 @@ def cell(value: Any) -> str:
 
 
 def shown(value: Any) -> str:
-    r"""Return a value as a person reads it: bytes as text with `\xff` for what is none, headers as `key: value`.
+    r"""Return a value for a person: bytes as text with `\xff` for invalid ones, headers as `key: value`.
 
-    Not yet harmless for a terminal.
+    Control characters are not escaped.
     """
     if value is None:
         return "null"
@@ -191,7 +190,7 @@ def shown(value: Any) -> str:
 
 
 Suggest = Callable[[str, list[str]], str]
-"""A function of an unknown name and the known ones: a suggestion."""
+"""Returns a suggestion for an unknown name, from the known ones."""
 
 _CHANGES: Final = {
     "INSERT": "natsctl stream import {} FILE stores messages",
@@ -202,7 +201,7 @@ _CHANGES: Final = {
     "DROP": "natsctl stream rm {} removes it",
     "ALTER": "natsctl stream edit {} changes it",
 }
-"""The command of natsctl in place of statements that begin so."""
+"""First words of statements that change something, and the natsctl command to use instead."""
 _BEFORE_TARGETS: Final = ("INTO", "OVERWRITE", "FROM", "TABLE", "VIEW", "IF", "EXISTS")
 
 
@@ -241,7 +240,7 @@ def _is_from(word: Token) -> bool:
 
 
 def unknown_table(name: str, catalogue: Catalogue, suggest: Suggest) -> NotFoundError:
-    """Return the failure of a query that names such a table, or one in a place where tables are not looked for."""
+    """Return the failure of a query with an unknown table, or with a table in an unsupported place."""
     if name in catalogue.names:
         text = f"{name} stands where natsctl looks for no table, such as IDENTIFIER and EXECUTE IMMEDIATE"
         return NotFoundError(text, hint=f"write FROM {quote(name)}")
@@ -264,7 +263,7 @@ def check_changes_nothing(text: str, catalogue: Catalogue) -> None:
 
 
 def _check_name_is_free(words: Sequence[Token], catalogue: Catalogue) -> None:
-    """Raise UsageError for a view with the name of a stream or bucket, which each statement would have instead."""
+    """Raise UsageError for a view with the name of a stream or bucket: it would hide that."""
     kinds = [index for index, word in enumerate(words) if word.is_word("VIEW", "AS")]
     if not words[0].is_word("CREATE") or not kinds or words[kinds[0]].is_word("AS"):
         return
@@ -294,7 +293,7 @@ def _depth(words: Sequence[Token]) -> int:
 
 
 def listed(text: str, catalogue: Catalogue) -> QueryResult | None:
-    """Return the answer to SHOW TABLES, which Spark knows only of those that were read; None for anything else."""
+    """Return the answer to SHOW TABLES (Spark knows only the tables that were read); None for anything else."""
     words = [word for word in tokens(text) if not word.is_symbol(";")]
     if len(words) != 2 or not (words[0].is_word("SHOW") and words[1].is_word("TABLES")):
         return None
@@ -304,7 +303,7 @@ def listed(text: str, catalogue: Catalogue) -> QueryResult | None:
 
 NO_TABLE, NO_COLUMN = "TABLE_OR_VIEW_NOT_FOUND", "UNRESOLVED_COLUMN"
 _PLAIN = re.compile(r"\w+|.*\..*")
-"""Names that are left as they are: identifiers, and those with their catalogue before them."""
+"""Names that are not quoted: identifiers, and names with their catalogue before them."""
 
 
 class Queries:

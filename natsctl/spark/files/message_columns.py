@@ -125,7 +125,7 @@ and sequence; own is the message's own or none."""
 class ServerHeader(NamedTuple):
     """Headers that a server acts on, or that only a server may set: the name that is shown, and a pattern.
 
-    Servers accept only this spelling. A stream whose setting `taken_with` is on is sent them unchanged.
+    Servers accept only this spelling. A stream with the setting `taken_with` gets them unchanged.
     """
 
     name: str

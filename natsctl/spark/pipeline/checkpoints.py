@@ -1,4 +1,4 @@
-"""The progress of streaming queries, from the files of their checkpoints, and their lag behind the server.
+"""The progress of streaming queries, from the files of their checkpoints, and their lag.
 
 A checkpoint has a file in `offsets` for each batch that was begun and one in `commits` for each that is done. The files
 are read while Spark writes them: each is whole or absent.

@@ -259,7 +259,7 @@ class _Reader:
         return interval_s
 
     def _check_names(self, named: list[StreamView | StreamSink]) -> None:
-        """Check that names differ by more than case, which Spark ignores."""
+        """Check that names differ by more than case, because Spark ignores case."""
         seen: dict[str, str] = {}
         for one in named:
             other = seen.setdefault(one.name.lower(), one.name)
@@ -490,10 +490,8 @@ interval: 30s               # how often `natsctl pipeline run` updates; with --o
 # context: lab              # the server, unless a flag or NATS_URL names it
 """
 _SQL: Final = """\
--- What the stream brings, once and for all: the table keeps it when the stream no longer does.
-CREATE STREAMING TABLE messages AS
-SELECT seq, subject, timestamp, CAST(value AS STRING) AS body, length(value) AS bytes
-FROM STREAM {quoted};
+-- The messages of the stream: the table keeps them after the stream has dropped them. CREATE STREAMING TABLE messages
+AS SELECT seq, subject, timestamp, CAST(value AS STRING) AS body, length(value) AS bytes FROM STREAM {quoted};
 
 -- What to publish: a row is a message.
 CREATE TEMPORARY VIEW big_messages AS
@@ -505,7 +503,7 @@ FROM STREAM messages
 WHERE bytes > 100;
 """
 _PYTHON: Final = '''\
-"""Numbers by subject, made anew by each update that has something new."""
+"""Numbers by subject, recomputed by each update with new messages."""
 
 from pyspark import pipelines as dp
 from pyspark.sql import DataFrame

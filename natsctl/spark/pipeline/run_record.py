@@ -2,7 +2,7 @@
 
 The lock is held as long as the run lives, however it ends; the record may be older than that.
 
-Spark reports the events of an update as sentences, which are parsed here.
+Spark reports the events of an update as sentences; they are parsed here.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Updates of a pipeline, and its run: updates in one session, once or repeatedly, with a record for other commands.
 
-An update builds the graph anew from the files, checks it, and runs until everything is read.
+An update builds the graph from the files each time, checks it, and runs until everything is read.
 
 Storage. For a path with a space or another sign that URLs escape, Spark's pipelines create the escaped path, and would
 write checkpoints to a folder next to the project. On this machine they get a link to it for the duration of the update.

@@ -3,7 +3,7 @@
 The server in the background is a process of ours that starts Spark with Connect's plugin. Spark's own program for such
 servers gives the Python processes of each session to no other; in ours they stay, with all that they have imported. It
 listens on the loopback address only, and its address and token are in a file that only this user can read. Commands
-hold a lock on another file while they use it, which shows when it is idle.
+hold a lock on another file while they use it: without one it is idle.
 """
 
 from __future__ import annotations

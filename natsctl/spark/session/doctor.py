@@ -127,7 +127,7 @@ def timed_start(options: SparkOptions, launch: Launch) -> float:
 NEEDED = (("pyspark", (4, 2)), ("pyarrow", (18,)))
 """The packages that are needed, and the oldest version of each."""
 FOR_SERVERS = (("pandas", (2, 2)), ("grpcio", ()), ("grpcio-status", ()), ("protobuf", ()), ("zstandard", ()))
-"""The packages that --remote, the server in the background and pipelines need beside them."""
+"""Additional packages for --remote, the server in the background and pipelines."""
 
 
 class State(WireEnum):
@@ -199,7 +199,7 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 
 def _java(asked: str, environment: Mapping[str, str]) -> Iterator[Finding]:
-    """Report the Java that is chosen, and those that are not."""
+    """Report the chosen Java, and the others."""
     chosen: Java | None = None
     try:
         java = chosen = choose_java(asked, environment)

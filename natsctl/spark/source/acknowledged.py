@@ -1,19 +1,18 @@
-"""The messages stored for the rows of a task, so that the driver can check that each row has its own.
+"""The messages stored for the rows of a task, so that the driver can check that each row has its own message.
 
-A task reports the sequences of these messages, packed. Sequences are kept by windows of 2^20, so that the driver looks
-at one window of all tasks at a time. Within a window they are the differences between neighbours, in as few bytes as
-the largest needs, and deflated: some bytes in all where one task writes alone, less than a byte a row where several
-tasks take turns.
+A task reports the sequences of these messages, packed. Sequences are kept by windows of 2^20, so that the driver reads
+one window of all tasks at a time. A window holds the differences between neighbours, in as few bytes as the largest
+needs, and deflated: some bytes in all if only one task writes, less than a byte a row if several tasks take turns.
 
 Rows with messages that were already in the stream are reported with their contents, as long as there is room. A server
 that acknowledges a duplicate returns its sequence, but the acknowledgements of a part are counted and do not identify
-the row. So the ids of such a part are looked up: each is sent again, without payload and expecting a last message id
-that no stream has. A server looks for duplicates first, and answers with the sequence; an id that it has forgotten
+the row. So the ids of such a part are looked up: each is sent again, without payload and with an expected last message
+id that no stream has. A server checks for duplicates first, and answers with the sequence; an id that it has forgotten
 meanwhile is refused, and nothing is stored.
 
-Rows that are alike have the same id in different tasks, and the stream keeps one message for all of them. Both tasks
-are acknowledged then, with the same sequence. So each task reports the sequences that acknowledged its rows, apart
-from rows with their own ids, which should be stored once.
+Equal rows have the same id in different tasks, and the stream keeps one message for all of them. Both tasks are then
+acknowledged with the same sequence. So each task reports the sequences that acknowledged its rows, except for rows with
+ids of their own: those should be stored once.
 """
 
 from __future__ import annotations

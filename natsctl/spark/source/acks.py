@@ -1,13 +1,13 @@
 """Acknowledgements of publishes, found in raw protocol bytes many at a time.
 
 Theory of operation. Messages that are sent as one part share a reply subject, `<inbox>.p<number>`, so that a server
-looks once for who listens to it, and all of their plain acknowledgements are one text but for its digits: a piece of
-the connection that is nothing else is compared as a whole, and counted. Acknowledgements can be counted as long as all
-come from one stream: where two take the same subject, one of each domain, a message has two. Everything else, and what
-comes to `<inbox>.<number>`, the reply subject of a single message, is read one by one.
+looks up its subscribers once, and all of their plain acknowledgements differ only in their digits: if a piece of the
+input contains nothing else, it is compared as a whole, and counted. Acknowledgements can be counted as long as all come
+from one stream: if streams of two domains listen on a subject, a message has two. Everything else, and acks on
+`<inbox>.<number>`, the reply subject of a single message, is read one by one.
 
-Acknowledged sequences are kept as text, one a line: most pieces have sequences of equal length, which
-are cut out digit by digit for all acknowledgements at once.
+Acknowledged sequences are kept as text, one a line: sequences of equal length are cut out digit by digit for all
+acknowledgements of a piece at once.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Refusal:
 
 
 class AckPlace(NamedTuple):
-    """The place where a message is stored; the stream as in `stream_key`."""
+    """The sequence of a stored message and its stream, as in `stream_key`."""
 
     stream: str
     seq: bytes

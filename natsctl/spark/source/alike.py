@@ -1,15 +1,15 @@
 """Equal rows in several tasks: the driver publishes rows that do not have their own message yet.
 
-Theory of operation. A row's id is `<digest of its content>.<how often it came before in its task>`, so tasks that have
-the same row give it the same id, and the stream keeps one message for all of them. A stream's sequences show that: each
-task reports the sequences that acknowledged its rows. A sequence reported by n tasks represents n rows, but
-n - 1 of them have no message. They get the following ids, counted from the highest number in any task.
-All ids of a write are then `<digest>`, `<digest>.1`, … up to the number of rows with that content, whichever task had
-which of them, and however often, and over how many tasks, it is all done again.
+Theory of operation. A row's id is `<digest of its content>.<number of equal rows before it in its task>`, so tasks with
+the same row give it the same id, and the stream keeps one message for all of them. The sequences show that: each task
+reports the sequences that acknowledged its rows. A sequence reported by n tasks represents n rows, but n - 1 of them
+have no message. They get the following ids, counted from the highest number in any task. All ids of a write are then
+`<digest>`, `<digest>.1`, … up to the number of rows with that content, for any distribution of rows over tasks, and
+also if all of it is repeated.
 
-What such a row contains is in the tasks' reports, or else is read from the stream. Nothing is kept in memory but the
-reports, less than a byte a row, one window of sequences, and a number for each content that is published here; with the
-ledger also the ids and sequences of all that was stored since the batch began.
+The content of such a row is in the tasks' reports, or else is read from the stream. Only the reports are kept in memory
+(less than a byte a row), with one window of sequences, and a number for each content that is published here; with the
+ledger also the ids and sequences of all messages stored since the batch began.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ class _Rest:
             missing = missing[size:]
 
     def finish(self) -> WrittenMessages:
-        """Wait until all is stored; returns the addition to the sums of the tasks, which have counted the rows."""
+        """Wait until all is stored; return the addition to the sums of the tasks (these have counted the rows)."""
         self._publisher.finish()
         done = self._publisher
         return WrittenMessages(

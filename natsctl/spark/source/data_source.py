@@ -1,7 +1,7 @@
 """The data source `jetstream`.
 
 Batch readers read the content of streams when the query is planned, or the table `<STREAM>$subjects`: the number of
-messages by subject, which the server returns without a scan.
+messages by subject, returned by the server without a scan.
 """
 
 from __future__ import annotations

@@ -1,14 +1,13 @@
 """Reading by direct gets, and message by message from the leader: the ways without a consumer.
 
-Direct gets serve small ranges, and logins that may not create consumers. Each answer has headers behind the message's
-own that describe it. Where a server takes only one filter, the others are applied here.
+Direct gets serve small ranges, and logins that may not create consumers. The server describes each answer in headers
+after the message's own. If a server supports only one filter, the others are applied here.
 
-A follower may answer, and lag behind; so the leader is asked before an early end is believed. A mirror with
-`mirror_direct` may answer as well, and have other messages; it gives its own name, and is not listened to.
+A follower may answer, and lag; so the leader is asked before an early end is believed. A mirror with `mirror_direct`
+may answer as well, and have other messages; its answers carry its own name and are refused.
 
-The last way, where nothing else is allowed, reads message by message from the stream's leader. Requests for the
-sequences of a stretch are all on their way at once. A stretch without any message of the read is left by one request
-for the next one.
+The last way, if nothing else is allowed, reads message by message from the stream's leader. Requests for all sequences
+of a stretch are sent at once. If a stretch has no matching message, one request finds the next one.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from natsctl.spark.source.rows import Rows
 from natsctl.spark.source.source_options import subject_pattern
 
 PLACE_LINE: Final = b"\r\nNats-Stream: "
-"""With which the server's own headers begin."""
+"""The beginning of the server's own headers."""
 
 
 def split_answers(data: bytes, sid: bytes, stream: str) -> tuple[list[Message], list[Message | bytes], bytes]:
@@ -52,7 +51,7 @@ def split_answers(data: bytes, sid: bytes, stream: str) -> tuple[list[Message], 
 
 
 def direct_rows(messages: list[Message]) -> Rows:
-    """Messages as columns; where a header is there twice, the server's own is the last."""
+    """Return the messages as columns; if a header occurs twice, the last is the server's own."""
     stamps = [time_ns_of(header_of(message.headers, b"Nats-Time-Stamp").decode()) for message in messages]
     return Rows(
         int_array([int(header_of(message.headers, b"Nats-Sequence")) for message in messages]),
@@ -64,7 +63,7 @@ def direct_rows(messages: list[Message]) -> Rows:
 
 
 def _own(headers: bytes) -> bytes:
-    """Return the message's own headers; empty without any."""
+    """Return the message's own headers, or b""."""
     own = headers[: headers.rindex(PLACE_LINE) + 2]
     return own + b"\r\n" if own.count(b"\r\n") > 1 else b""
 
@@ -73,14 +72,14 @@ EVERYTHING = ">"
 
 
 MAX_BYTES: Final = 4 << 20
-"""Most bytes of one request: its answer occupies the server's connection until it ends."""
+"""Maximum size of an answer: it occupies the server's connection until it ends."""
 END_OF_BATCH: Final = 204
 NOT_FOUND: Final = 404
 NO_RESPONDERS: Final = 503
 
 
 class DirectReader:
-    """Batched direct gets, one after the other."""
+    """Batched direct gets, one at a time."""
 
     def __init__(self, task: Task) -> None:
         self._task = task
@@ -121,7 +120,7 @@ class DirectReader:
             yield from self._window(task.gather(self._rest), sid)
 
     def _window(self, data: bytes, sid: bytes) -> Iterator[pa.RecordBatch]:
-        """Yield the wanted rows of some data, which begins where a frame begins, and do what else it says."""
+        """Yield the matching rows of some data that begins with a frame, and handle its other frames."""
         task = self._task
         messages, others, self._rest = split_answers(data, sid, task.stream)
         if messages:
@@ -141,7 +140,7 @@ class DirectReader:
         self._open = True
 
     def _heed(self, what: Message | bytes, sid: bytes) -> None:
-        """Do what a line or a status wants; raises ApiRefusedError."""
+        """Handle a line or a status. Raises ApiRefusedError."""
         if isinstance(what, bytes):
             self._task.link.handle_line(what)
         elif what.sid == sid:
@@ -163,7 +162,7 @@ class DirectReader:
 
 
 STRETCH: Final = 256
-"""Sequences that are asked for at once; a server lets some thousands of requests wait."""
+"""Sequences that are requested at once; a server queues some thousands of requests."""
 
 
 class SingleReader:
@@ -198,7 +197,7 @@ class SingleReader:
                 task.link.unsubscribe(sid)
 
     def _next(self, seq: int) -> int:
-        """Return the next sequence that there is, from one on; one behind the range where there is none."""
+        """Return the next matching sequence from `seq` on, or the one after the range."""
         task = self._task
         found = task.api.message(task.stream, {"seq": seq, "next_by_subj": self._pattern})
         return found.seq if found else task.todo.last + 1
@@ -223,7 +222,7 @@ class SingleReader:
         return [answers[seq] for seq in sorted(answers) if answers[seq]]
 
     def _answer(self, what: Message) -> dict[str, Any]:
-        """Return the message of an answer; empty where the sequence is gone. Raises ApiRefusedError."""
+        """Return the message of an answer; empty if it was deleted. Raises ApiRefusedError."""
         if status_of(what.headers):
             raise NoResponseError(f"no server answers requests for messages of {self._task.stream}")
         name = f"STREAM.MSG.GET.{self._task.stream}"

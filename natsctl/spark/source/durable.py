@@ -1,13 +1,12 @@
 """A durable consumer that a query reads through: pulled on the driver, acknowledged when Spark is done with a batch.
 
-Theory of operation. Messages of a pull belong to the query until their acknowledgement, or until the consumer's ack
-wait is over: then the server delivers it again, to this reader or to another. Messages of a batch that is still at work
-are therefore reported as in progress, by a thread with connections of its own, three times within each ack wait.
-Subjects to acknowledge carry all that the server needs, so that nothing depends on the connection that a message came
-by.
+Theory of operation. Messages of a pull belong to the query until they are acknowledged, or until the consumer's ack
+wait is over: then the server delivers them again, to this reader or to another. A thread with connections of its own
+therefore reports messages of a running batch as in progress, three times within each ack wait. Ack subjects carry all
+that the server needs, so any connection may send them.
 
-An account that exports nothing but the consumer gives no CONSUMER.INFO. Then only its deliveries are known, and
-the shortest ack wait that is usual is assumed.
+An account that exports only the consumer does not answer CONSUMER.INFO. Then only its deliveries are known, and the
+shortest usual ack wait is assumed.
 """
 
 from __future__ import annotations

@@ -1,19 +1,17 @@
 """Reading a range of a stream as Arrow batches, by the quickest way that the stream and the login allow.
 
-Lost connections and stopped servers are survived, and nothing is left on the server.
+Reads survive lost connections and stopped servers, and leave nothing on the server.
 
-Consumers. The way for all but small ranges is a consumer of the task's own. It is ephemeral, in memory, acknowledges
-nothing and is deleted in the end, whatever the end is. Two pulls are on their way at any time; the server deals
-messages out to both in turn, so the messages still owed by all of them together are counted. Pulls do
-not wait: after the last message the server reports that immediately. It may be a server that lags behind the leader,
-so the leader is asked before it is believed.
+Consumers. All but small ranges are read through a consumer of the task's own. It is ephemeral, in memory, acknowledges
+nothing and is deleted at the end, also after a failure. Two pulls are open at any time. The server alternates between
+them, so only the messages still owed by both together are counted. Pulls do not wait: after the last message the server
+reports that immediately. It may be a server that lags the leader, so the leader is asked before the end is believed.
 
-Blocks. The cheapest way takes the stored messages as they lie in the log of natsctl's server (STREAM.BLOCKS). An answer
-holds as many frames of the log as fit into one message, and the range of sequences that it covers; one request is on
-its way while the answer before is cut into columns. The server makes nothing of the messages it sends, and keeps
-nothing, so that reading continues with a request after the last answer whatever happened meanwhile. STREAM.INFO says
-whether a stream has blocks, and gives the identity that every answer repeats: one of another stream of the same name is
-not taken.
+Blocks. The cheapest way reads the stored messages from the log of natsctl's server as they are (STREAM.BLOCKS). An
+answer holds as many frames of the log as fit into one message, and the range of sequences that it covers; one request
+is open while the answer before is cut into columns. The server neither decodes the messages nor keeps any state, so
+after any failure reading continues with a request after the last answer. STREAM.INFO reports whether a stream has
+blocks, and the identity that every answer repeats: answers of another stream of the same name are refused.
 
 A frame is: a magic number and its length (4 bytes each), its checksum, kind, flags (1: it has a header block), length
 of the subject (2 bytes), sequence, time, another sequence (8 bytes each), all little-endian; then subject, header block
@@ -104,7 +102,7 @@ class ConsumerReader:
         return config
 
     def _run(self, sid: bytes) -> Iterator[pa.RecordBatch]:
-        """Yield the rows; unused input goes back to the link, which still has to request the deletion."""
+        """Yield the rows; unused input goes back to the link, because that still has to request the deletion."""
         task, rest = self._task, b""
         wanted = task.shape
         frames = Deliveries(self._inbox.encode(), sid, values=wanted.wants_value, headers=wanted.wants_headers)
@@ -358,7 +356,7 @@ class FrameCutter:
         """Return the places of payloads: after the header block, if there is one, and its length."""
         begin = pc.add(header, _lengths(has_header))
         _check(pc.less(ends, begin), "header")
-        # The length as the second half of a word, which is in the data whatever a frame ends with.
+        # The length as the second half of a word: that is within the data for any end of a frame.
         words = int64_at(frames, pc.subtract(begin, int_scalar(_WORD_BYTES)))
         sizes = pc.bit_wise_and(pc.shift_right(words, int_scalar(32)), int_scalar(0xFFFFFFFF))
         return pc.add(begin, pc.if_else(has_header, sizes, int_scalar(0)))
@@ -377,7 +375,7 @@ def _check(damaged: pa.BooleanArray, what: str) -> None:
 SMALL_RANGE: Final = 5_000
 """Maximum messages that direct gets read faster than a consumer can be created."""
 LARGE_BYTES: Final = 4 << 10
-"""Average message size from which a consumer is used if payloads are not needed: blocks contain them."""
+"""Min average message size to use a consumer if payloads are not needed: blocks contain them."""
 
 
 Reader = BlockReader | ConsumerReader | DirectReader | SingleReader

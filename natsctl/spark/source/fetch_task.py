@@ -107,7 +107,7 @@ class Task:
             yield self.shape.batch(self.stream, rows)
 
     def more_to_come(self) -> bool:
-        """Return whether the stream's leader has a message in the rest: a server may lag behind it."""
+        """Return whether the stream's leader has a message in the rest: a server may lag the leader."""
         for pattern in self.todo.filters or (">",):
             try:
                 found = self.api.message(self.stream, {"seq": self.at, "next_by_subj": pattern})

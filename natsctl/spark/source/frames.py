@@ -1,13 +1,13 @@
 """Deliveries of a consumer cut into columns, a window of many frames at a time.
 
-Theory of operation. Between the subject and the numbers of every frame of a consumer stand the same bytes: the
-subscription, and what the reply subject begins with. Data is split there, so that a piece holds a frame's numbers, its
-headers and payload, and the verb and subject of the next frame; their places in a piece follow from the
-numbers. A payload may hold those bytes too: then a piece is shorter than its frame announced, and nothing is cut. What
-else a server sends between frames is found before the verb of the next one.
+Theory of operation. In every frame of a consumer the same bytes are between the subject and the numbers: the
+subscription, and the prefix of the reply subject. Data is split at these bytes, so that a piece holds a frame's
+numbers, its headers and payload, and the verb and subject of the next frame; the numbers give their places in the
+piece. A payload may contain those bytes too: then a piece is shorter than its frame announced, and nothing is cut.
+Other lines of the server between frames are found before the verb of the next one.
 
-A window is cut by Arrow as a whole if possible. Uncertain data, such as a payload that
-looks like a frame, is read again frame by frame.
+A window is cut by Arrow as a whole if possible. Uncertain data, such as a payload that looks like a frame, is read
+again frame by frame.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ class Contents:
 
 
 def _bare(line: bytes, others: list[Message | bytes]) -> bytes:
-    """Return the rest of a line after earlier input, which goes to the others."""
+    """Add the line that began in earlier input to `others` and return the rest."""
     at = 0
     for end, frame in read_frames(line):
         at = end
@@ -182,12 +182,12 @@ def all_are(rows: pa.BinaryArray, text: bytes) -> bool:
 
 
 SMALL_BYTES: Final = 16 << 10
-"""Less than that is read frame by frame: it costs less than to learn a consumer's shape."""
+"""Smaller data is read frame by frame: that costs less than to learn a consumer's shape."""
 
 
 @dataclass(frozen=True)
 class Window:
-    """A window of frames: rows, whatever came between them, and the bytes of a frame that is not whole."""
+    """A window of frames: rows, other frames between them, and the bytes of an incomplete frame."""
 
     rows: Rows | None
     first: Place | None
@@ -202,7 +202,7 @@ class Deliveries:
     """A splitter of one pull consumer's deliveries; the first frame shows the form of the others."""
 
     def __init__(self, inbox: bytes, sid: bytes, *, values: bool = True, headers: bool = True) -> None:
-        """Prepare; `inbox` is the prefix of the subjects of status messages. Columns that are not wanted stay empty."""
+        """Prepare; `inbox` is the prefix of the subjects of status messages. Unrequested columns stay empty."""
         self._inbox = inbox
         self._sid = sid
         self._values = values
@@ -210,7 +210,7 @@ class Deliveries:
         self._columns: FrameColumns | None = None
 
     def window(self, data: bytes) -> Window:
-        """Return the frames of a window, which begins where a frame begins."""
+        """Return the frames of a window that begins with a frame."""
         if len(data) < SMALL_BYTES:
             return self.exactly(data)
         return self.quickly(data) or self.exactly(data)

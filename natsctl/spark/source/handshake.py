@@ -1,6 +1,6 @@
 """Settings of a server: its address, its TLS context, and the login.
 
-All that a task needs is text, such as PEM and NKey seeds: an executor has none of the driver's files.
+A task gets everything as text, such as PEM and NKey seeds: an executor does not have the driver's files.
 """
 
 from __future__ import annotations

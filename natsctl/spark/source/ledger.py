@@ -1,11 +1,10 @@
-"""The ledger of a write: the first sequence of a batch, which shows later which messages are stored.
+"""The ledger of a write: the first sequence of each batch, to find out later which messages are stored.
 
 A server forgets message ids after the stream's duplicate window. The ledger does not: before its first message, a task
-notes the target's last sequence in the key-value bucket `natsctl_spark`, under `<query>.<batch>.<run>.<partition>`,
-where a run is one attempt of a driver. If the first note of the batch belongs to another run, or a note of its
-own from an earlier attempt, reads the message ids that are in the target since then; its rows may have been another
-task's in that run. Message ids go on to be sent, so that two tasks that write the same rows at the same time do no harm
-either.
+notes the target's last sequence in the key-value bucket `natsctl_spark`, under `<query>.<batch>.<run>.<partition>`. A
+run is one attempt of a driver. A task reads the message ids stored since then if the first note of the batch belongs to
+another run (its rows may have been another task's in that run), or if it finds a note of its own from an earlier
+attempt. Message ids are still sent, so that two tasks that write the same rows at the same time do no harm either.
 """
 
 from __future__ import annotations
@@ -133,7 +132,7 @@ class Ledger:
         return error is None
 
     def _put(self, key: str, note: dict[str, Any]) -> Reply:
-        """Return the answer to a note; after a lost answer the note is found to exist, which does no harm."""
+        """Return the answer to a note; after a lost answer the note exists already, and that is fine."""
         outage = Outage(self._settings)
         while True:
             try:

@@ -188,7 +188,7 @@ def _check_headers(name: str, kind: DataType) -> None:
         )
 
 
-_SINGLE = "f"  # instead of a Struct, which cannot be sent to executors with the code
+_SINGLE = "f"  # instead of a Struct: that cannot be sent to executors with the code
 
 
 def json_objects(batch: pa.RecordBatch, fields: Sequence[str]) -> list[bytes]:

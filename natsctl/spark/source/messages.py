@@ -1,18 +1,17 @@
 """Messages as columns: headers as they go over the wire, message ids, and protocol lines.
 
-Rows that bring no message id get one, so that a message that is sent again is stored once. A write or micro-batch that
-is tried again has the same rows, but not always in the same order, or in the same tasks: rows after a
-shuffle come in the order of other machines' answers, and a driver with another number of cores cuts the
-work in another way. So by default the id is made from the row's content, and from the stream and sequence it was read
-from where the frame has them, with a count for rows that are alike: `<digest>`, `<digest>.1`, and so on. The ids of a
-write are then the same however its rows are cut. Two tasks that have a row alike give it the same id; `alike.py` has
-what becomes of that. Numbers of rows are cheaper, and right only where the same task has the same rows in the same
-order.
+Rows without a message id get one, so that a message that is sent again is stored once. A retried write or micro-batch
+has the same rows, but not always in the same order, or in the same tasks: rows after a shuffle come in the order of
+other machines' answers, and a driver with another number of cores makes other parts. So by default the id is made from
+the row's content, from the stream and sequence it was read from if the frame has them, and from a count for equal rows:
+`<digest>`, `<digest>.1`, and so on. The ids of a write are then the same for any partitioning of its rows. Two tasks
+with an equal row give it the same id; `alike.py` handles that. Numbers of rows are cheaper, but correct only if the
+same task has the same rows in the same order.
 
 Ids are short, since a server searches the headers of each message a score of times and keeps the id in memory for as
-long as the stream's duplicate window. An id of content is one digest of who writes (query and batch) and of what: 16
-characters, 96 bits. A billion messages within one window have two equal ids, which would lose a message, in
-one of 10^11 such windows. Source: docs/adr/0023.
+long as the stream's duplicate window. An id of content is one digest of the writer (query and batch) and the content:
+16 characters, 96 bits. Among a billion messages within one window two have equal ids (and one message is lost) in one
+of 10^11 such windows. Source: docs/adr/0023.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ class HeaderBlocks(NamedTuple):
 
     blocks: pa.BinaryArray
     ids: pa.BinaryArray | None
-    """Null if the row has none; None if no row has one."""
+    """Null for a row without an id; None if no row has an id."""
 
 
 def binary(array: pa.Array) -> pa.BinaryArray:

@@ -4,10 +4,10 @@
 exclusive and an end inclusive, so that an empty stream is at 0. `created` is the identity of a stream. If a batch
 does not go on from the batch before, because a stream was found by its pattern or is another one of the same name, the
 end of that batch has `since`: the sequence before its first one, so that the batch is the same whenever it runs.
-`known` is the end of the stream when the offset was made, and `gone` the number of messages between the two deleted
-by then, if any: later deletions are losses for the query. `cuts` are the last sequences of the parts of the batch
-that ends here, but for the last part: a batch that is run again has the same parts, on however many cores. Offsets of
-earlier versions have none.
+`known` is the end of the stream when the offset was made, and `gone` the number of messages between the two deleted by
+then, if any: later deletions are losses for the query. `cuts` are the last sequences of the parts of the batch that
+ends here, without the last part: a batch that is run again has the same parts for any number of cores. Offsets of
+earlier versions have no cuts.
 
 Removed messages that should be read are reported exactly, or skipped if that is allowed.
 
@@ -19,9 +19,9 @@ Removed messages that should be read are reported exactly, or skipped if that is
 | its first message is after the read position | DataLossError | reading goes on at the first message |
 | messages in between were deleted since it was looked at last | DataLossError | reading goes on without them |
 
-The last two are no loss where messages go by design: with a limit by subject a newer one has taken the place of an
-older one, and a work queue or a stream with interest drops consumed messages. Nor are messages that had been deleted
-before a query saw it, nor what may have been on subjects that it does not read.
+The last two are not a loss if the stream removes messages by design: a limit by subject replaces older messages by
+newer ones, and a work queue or a stream with interest drops consumed messages. Messages that had been deleted before a
+query saw the stream, or that were on subjects it does not read, are not a loss either.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ VERSION: Final = 1
 
 @dataclass(frozen=True)
 class Position:
-    """The position up to which a stream was read."""
+    """The last position of a stream that was read."""
 
     seq: int
     created: str

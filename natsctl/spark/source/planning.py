@@ -1,11 +1,11 @@
 """The plan of a read: streams, ranges and the parts of tasks, from the part of WHERE that the server supports.
 
-That part is a range of sequences, a range of time, subjects, streams. Sequences are done exactly. Times and subjects
-only leave out what cannot fit: Spark looks at those rows once more.
+That part is a range of sequences, a range of time, subjects, streams. Sequences are filtered exactly. Filters of times
+and subjects only exclude messages that cannot match: Spark filters those rows once more.
 
-A stream without gaps is split and counted by its sequences. In one with gaps, or through filters, how many messages
-lie in a range is asked of the server: a consumer that begins at a sequence reports how many are pending from there.
-If no such consumer may be created, sequences are counted instead of messages.
+A stream without gaps is split and counted by its sequences. In a stream with gaps, or with filters, the server counts
+the messages of a range: a consumer that begins at a sequence reports the number of pending messages from there. If no
+such consumer may be created, sequences are counted instead of messages.
 
 A task that has read its part makes sure that nothing was missed.
 """
@@ -91,7 +91,7 @@ def _pushed(each: Filter, wanted: Wanted) -> tuple[Wanted, bool]:
 
 
 def _kind(each: Filter) -> str:
-    """Return the name of a filter's class: PySpark 4.0 has none of these classes."""
+    """Return the name of a filter's class: PySpark 4.0 does not have these classes."""
     return type(each).__name__
 
 
@@ -194,7 +194,7 @@ class StreamPart(InputPartition):
 
 
 MESSAGES_PER_TASK = 10_000
-"""Fewer messages are not worth a task, which costs about as much as reading them."""
+"""Min number of messages of a task: a task costs about as much as reading them."""
 MESSAGES_PER_PART = 250_000
 """Beyond that a read is split further than the driver has cores, as a cluster may have more: about a second's work."""
 MAX_PARTS = 400
@@ -227,7 +227,7 @@ def chosen_streams(api: JetStreamApi, reading: Reading, *, needed: bool = True) 
 
 
 def batch_stretches(api: JetStreamApi, reading: Reading, wanted: Wanted) -> list[Stretch]:
-    """Return the ranges that a batch reads: as the options say, narrowed by what was pushed down."""
+    """Return the ranges that a batch reads: the options' ranges, narrowed by the pushed filters."""
     names = chosen_streams(api, reading)
     check_names(reading.start, names, "startingOffsets")
     check_names(reading.end, names, "endingOffsets")

@@ -1,12 +1,11 @@
-"""Publishing with acknowledgements: a bounded number of messages is under way, and each is acknowledged in the end.
+"""Publishing with acknowledgements: a bounded number of messages is in flight, and each is acknowledged in the end.
 
-Theory of operation. Messages are sent in parts of half a window, so that the server works on one part while the next
+Theory of operation. Messages are sent in parts of half a window, so that the server processes one part while the next
 one is made. Messages that are not acknowledged in time, refused temporarily, or in flight on a lost connection, are
-sent again with the same ids. Parts are sent under one number, and messages under one each if they are sent again,
-or have no ids. The order stays: a server handles a connection's messages in order, so what it
-took of them before it went is a beginning of them; nothing more is sent while a message is refused; and until something
-is acknowledged, at the start and after each failure, the first message goes alone, so that a server that is not ready
-refuses that one, and not half a window.
+sent again with the same ids. A part is sent under one number; messages that are sent again, or have no id, get a number
+each. The order is kept: a server handles a connection's messages in order, so if it stops it has stored the first ones
+and no later one; nothing more is sent while a message is refused; and at the start and after each failure only the
+first message is sent, until it is acknowledged: a server that is not ready refuses one message, not half a window.
 """
 
 from __future__ import annotations
@@ -111,8 +110,8 @@ class PublishWindow:
     def _settle(self, parts: list[NumberedPart], stored: Stored) -> None:
         """Note which of the messages are stored: no two rows of this task by the same sequence.
 
-        Equal rows may have any of the messages with their content, except those that acknowledged other rows of this
-        task: a server that has forgotten an id stores a second message under it, so that ids alone do not distinguish
+        Equal rows may have any of the messages with their content, except the ones that acknowledged other rows of this
+        task: a server that has forgotten an id stores a second message under it, so ids are not enough to distinguish
         them.
         """
         counted = frozenset[bytes]().union(*(part.counted for part in parts))

@@ -16,7 +16,7 @@ from natsctl.spark.source.source_options import STREAM_READ, Options, check_stre
 
 @dataclass(frozen=True)
 class Reading:
-    """The streams, where they begin and end, and how they are split; "" and None mean not given."""
+    """The streams, their starts and ends, and the options of their parts; "" and None mean not given."""
 
     streams: tuple[str, ...]
     pattern: str

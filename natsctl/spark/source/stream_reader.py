@@ -1,14 +1,13 @@
-"""The reader of a streaming query: in each batch, messages that were added since the batch before, up to its limits.
+"""The reader of a streaming query: each batch has the messages added since the batch before, up to the query's limits.
 
 A durable consumer can follow the query's position, so that a list of consumers shows its lag. Nothing is read through
-it, and the query never asks it for its position: that is in Spark's checkpoint.
+it, and the query never reads its position from it: Spark's checkpoint has that.
 
 Theory of operation. Spark keeps one reader for as long as a query runs, asks it for the next end (`latestOffset`),
 writes that into its checkpoint, and has the batch planned (`partitions`). A query that was interrupted in a batch
-begins with `partitions` for that batch; hence whether messages are gone is looked at there too. What a batch holds, and
-how it is cut into parts, depends on its start and its end alone. Between calls the reader remembers only what concerns
-this run: the end that `availableNow` stops at, when the last batch was, and how far it has come, for the lag that it
-reports.
+begins with `partitions` for that batch, so lost messages are looked for there too. The messages of a batch and its
+parts depend only on its start and its end. Between calls the reader remembers only the state of this run: the end that
+`availableNow` stops at, the time of the last batch, and the query's position, to report its lag.
 """
 
 from __future__ import annotations
@@ -244,7 +243,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._follower = follower
         self._asking = Asking(settings, resolve=True)
         self._stands: dict[str, Position] | None = None
-        """The query's position, for releases of Spark before 4.2, which do not report it; None until known."""
+        """The query's position, because Spark before 4.2 does not report it; None until known."""
         self._target: dict[str, Position] | None = None
         self._reached: dict[str, Position] = {}
         self._followed: dict[str, Position] = {}
@@ -276,8 +275,8 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     def latestOffset(self, start: dict[str, Any] | None = None, limit: ReadLimit | None = None) -> dict[str, Any]:
         """Return the end of the next batch; the start itself if there is nothing to read, or not yet enough.
 
-        Before Spark 4.2 there are no arguments. Limits count there as soon as the start is known, which is from the
-        second batch of a run on; the first one takes all there is.
+        Before Spark 4.2 there are no arguments. Limits count there once the start is known: from the second batch of a
+        run on. The first batch has all messages.
         """
         stood = self._stands or {} if start is None else parse_offsets(start)
         limited = self._stands is not None if start is None else not isinstance(limit, ReadAllAvailable)
@@ -438,14 +437,15 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return {name: state for name, state in found.items() if state is not None}
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Move the durable that follows the query, if there is one, to where Spark is done."""
+        """Move the durable that follows the query, if any, to the end of the last finished batch."""
         if self._follower is not None:
             self._asking(lambda api: self._follow(api, parse_offsets(end)))
 
     def _follow(self, api: JetStreamApi, done: dict[str, Position]) -> None:
         """Move the durable once.
 
-        The start of a batch also says what is done, and does so for the last batch of a run, which is never committed.
+        The start of a batch also shows finished batches, and is the only sign for the last batch of a run: that is
+        never committed.
         """
         if self._follower is not None and done != self._followed:
             self._follower.follow(api, done)
