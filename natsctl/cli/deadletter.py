@@ -34,12 +34,23 @@ from natsctl.cli.render.text import ago, count, safe, when
 from natsctl.client.deadletters.capture import EVERY_STREAM, CaptureOptions, capture_streams, capture_to_disable
 from natsctl.client.deadletters.capture import disable as disable_capture
 from natsctl.client.deadletters.capture import enable as enable_capture
+from natsctl.client.deadletters.letters import (
+    DeadLetter,
+    FailedMessage,
+    LetterFilter,
+    LetterSource,
+    count_letters,
+    describe,
+    follow_letters,
+    read_letters,
+)
+from natsctl.client.deadletters.replay import ReplayOptions, ReplayReport, SkippedMessage, by_message
+from natsctl.client.deadletters.replay import discard as discard_letters
+from natsctl.client.deadletters.replay import replay as replay_letters
 from natsctl.client.message import DryRunError
 
 if TYPE_CHECKING:
     from natsctl.cli.render.page import Page
-    from natsctl.client.deadletters.letters import DeadLetter, FailedMessage, LetterFilter
-    from natsctl.client.deadletters.replay import SkippedMessage
     from natsctl.client.explain.message import MessageExplanation
     from natsctl.client.manager import Manager
 
@@ -178,8 +189,6 @@ def ls(
     selection = _selection(stream, given)
 
     async def work(manager: Manager) -> list[DeadLetter]:
-        from natsctl.client.deadletters.letters import describe, read_letters
-
         letters = (await read_letters(manager, selection))[-limit:]
         if not selection.subject:
             await describe(manager, letters, await capture_streams(manager, selection.stream))
@@ -235,7 +244,6 @@ def show(
     async def work(
         manager: Manager,
     ) -> tuple[list[DeadLetter], FailedMessage | None, MessageExplanation | None]:
-        from natsctl.client.deadletters.letters import LetterFilter, LetterSource, describe, read_letters
         from natsctl.client.explain.message import explain_message
 
         letters = await read_letters(manager, LetterFilter(name, sequences=[number]))
@@ -325,8 +333,6 @@ def _page(letters: Sequence[DeadLetter], message: FailedMessage | None, explanat
 @flagged(SELECTION)
 def report(session: Session, given: Given, stream: Stream = None, json: Json = False) -> None:
     """Count dead letters by stream, consumer and reason."""
-    from natsctl.client.deadletters.letters import count_letters, read_letters
-
     selection = _selection(stream, given)
     counts = count_letters(_run(session, stream, lambda manager: read_letters(manager, selection)))
     if json:
@@ -354,8 +360,6 @@ def watch(
     json: Json = False,
 ) -> None:
     """Show dead letters as they are reported, until Ctrl-C or --count."""
-    from natsctl.client.deadletters.letters import follow_letters
-
     selection = _selection(stream, given)
 
     async def work(manager: Manager) -> None:
@@ -427,10 +431,6 @@ def replay(
     On a work-queue or interest stream the original is removed once its replay is stored. A replay that was interrupted
     continues when it is repeated. --dry-run shows the messages.
     """
-    from natsctl.client.deadletters.letters import read_letters
-    from natsctl.client.deadletters.replay import ReplayOptions, ReplayReport
-    from natsctl.client.deadletters.replay import replay as replay_letters
-
     if (to and (fault := subject_fault(to))) or "*" in to or ">" in to:
         raise UsageError(f"--to: {fault or f'{to} has wildcards'}")
     name = _one_or_all(session, stream, all)
@@ -465,10 +465,6 @@ def discard(
     json: Json = False,
 ) -> int:
     """Remove dead letters and their copies, and with --messages the messages themselves."""
-    from natsctl.client.deadletters.letters import read_letters
-    from natsctl.client.deadletters.replay import by_message
-    from natsctl.client.deadletters.replay import discard as discard_letters
-
     goods = "dead letters and their messages" if messages else "dead letters"
     check_consent(session, f"remove {goods} of {_named(EVERY_STREAM if all else stream or 'a stream')}", force)
     name = _one_or_all(session, stream, all)
@@ -504,8 +500,6 @@ def _named(stream: str) -> str:
 
 def _selection(stream: str | None, given: Given, sequences: Sequence[int] | None = None) -> LetterFilter:
     """Return the dead letters that arguments and flags select. Raises UsageError for times in the wrong order."""
-    from natsctl.client.deadletters.letters import LetterFilter
-
     fields = {str(flag.to): given[flag.name] for flag in SELECTION if flag.name in given}
     since_ns, until_ns = fields.get("since_ns", 0), fields.get("until_ns", 0)
     if since_ns and until_ns and since_ns >= until_ns:

@@ -11,6 +11,7 @@ from natsctl.api.errors import ExitCode, NatsctlError
 from natsctl.cli.framework import output
 from natsctl.cli.framework.flags import ConsumerName, Json, StreamName
 from natsctl.cli.framework.parameters import Argument, Option
+from natsctl.cli.framework.resolve import pick_consumer, pick_stream, suggesting
 from natsctl.cli.framework.session import Session
 from natsctl.cli.framework.verbs import Verb
 from natsctl.cli.render.text import safe
@@ -36,7 +37,6 @@ def consumer(
 
     Nothing is changed on the server: messages are read without a consumer.
     """
-    from natsctl.cli.framework.resolve import pick_consumer, pick_stream
     from natsctl.client.explain.consumer import explain_consumer
 
     name = pick_stream(session, stream, all_streams=True)
@@ -46,7 +46,6 @@ def consumer(
 
 def stream(session: Session, stream: StreamName = None, check: Check = False, json: Json = False) -> int:
     """Explain why a stream refuses messages, misses them or loses them."""
-    from natsctl.cli.framework.resolve import pick_stream
     from natsctl.client.explain.stream import explain_stream
 
     name = pick_stream(session, stream, all_streams=True)
@@ -65,7 +64,6 @@ def subject(session: Session, subject: SubjectName, check: Check = False, json: 
 
 def message(session: Session, stream: StreamName, seq: Sequence, check: Check = False, json: Json = False) -> int:
     """Explain the state of a message for each consumer, when it expires, or why it is missing."""
-    from natsctl.cli.framework.resolve import pick_stream
     from natsctl.client.explain.message import explain_message
 
     name = pick_stream(session, stream, all_streams=True)
@@ -75,8 +73,6 @@ def message(session: Session, stream: StreamName, seq: Sequence, check: Check = 
 def _explain(
     session: Session, work: Callable[[Manager], Awaitable[Explanation]], check: bool, json: bool, stream: str = ""
 ) -> int:
-    from natsctl.cli.framework.resolve import suggesting
-
     with suggesting(session, stream):
         explanation = session.run(work)
     if json:

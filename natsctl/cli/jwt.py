@@ -27,9 +27,9 @@ def decode(
 ) -> None:
     """Show the claims of a JWT: of an operator, an account or a user, an activation, an authorization.
 
-    The signature has to be that of the issuer named in the JWT; whether that issuer is trusted is not checked, so a JWT
-    that is shown is not proven to be good. Faults of the claims, such as a JWT that has expired, is listed
-    under "Validation Issues". Of a creds file the JWT is read and never the seed.
+    The JWT must be signed by the issuer it names. Whether that issuer is trusted is not checked, so a JWT that is shown
+    is not proven to be good. Faults of the claims, such as an expired JWT, are listed under "Validation Issues". A
+    creds file is read for its JWT only, never for its seed.
     """
     from natsctl.client.auth.claims import faults, faults_of_times, read_any
 

@@ -20,14 +20,16 @@ from natsctl.cli.framework.flags import Force, Json, Raw, length_option
 from natsctl.cli.framework.parameters import Argument, Option
 from natsctl.cli.framework.session import Session
 from natsctl.cli.framework.verbs import verb
-from natsctl.cli.messaging.bodies import read_body
+from natsctl.cli.messaging.bodies import read_body, show_message
 from natsctl.cli.render.text import duration, safe
 from natsctl.client.buckets import KV, WatchOptions
 from natsctl.client.buckets import Entry as ReadEntry
+from natsctl.client.kv import KeyNotFoundError, entries
+from natsctl.client.kv import KeyValueBucket as OpenBucket
+from natsctl.client.kv import watch as watch_entries
 from natsctl.hints import TYPE_CHECKING, Annotated, Any
 
 if TYPE_CHECKING:
-    from natsctl.client.kv import KeyValueBucket as OpenBucket
     from natsctl.client.manager import Manager
     from natsctl.client.requests import Answer
 
@@ -109,8 +111,6 @@ def revert(
 
 
 def open_bucket(session: Session, bucket: str) -> OpenBucket:
-    from natsctl.client.kv import KeyValueBucket as OpenBucket
-
     return session.run(lambda manager: OpenBucket.open(manager, bucket))
 
 
@@ -136,7 +136,6 @@ def _write(
 
     The new revision is printed at a terminal, and elsewhere unless `quiet`.
     """
-    from natsctl.client.kv import KeyValueBucket as OpenBucket
 
     async def opened_and_written(manager: Manager) -> tuple[OpenBucket, Answer[Any]]:
         opened = await OpenBucket.open(manager, bucket)
@@ -166,7 +165,6 @@ def get(
     json: Json = False,
 ) -> None:
     """Show the value of a key; --raw writes only the value."""
-    from natsctl.client.kv import KeyValueBucket as OpenBucket
 
     async def read(manager: Manager) -> ReadEntry:
         return await (await OpenBucket.open(manager, bucket)).get(key, revision or 0)
@@ -178,7 +176,6 @@ def get(
     elif raw:
         output.emit_bytes(entry.value or b"")
     else:
-        from natsctl.cli.messaging.bodies import show_message
         from natsctl.cli.render.bucket_pages import render_heading
 
         show_message(render_heading(entry), [], entry.value or b"")
@@ -192,8 +189,6 @@ def history(
     json: Json = False,
 ) -> None:
     """Show the history of a key, including deletions."""
-    from natsctl.client.kv import KeyNotFoundError, entries
-
     with suggesting_in_bucket(session):
         opened = open_bucket(session, bucket)
         found = session.run(lambda _: entries(opened, key, history=True, deletes=True))
@@ -237,8 +232,6 @@ def watch(
 
 
 async def _show_all(bucket: OpenBucket, watching: WatchOptions, json: bool) -> None:
-    from natsctl.client.kv import watch as watch_entries
-
     async for entry in watch_entries(bucket, watching):
         _show(entry, json)
 

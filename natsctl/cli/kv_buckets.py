@@ -56,14 +56,14 @@ from natsctl.cli.framework.flags import (
 )
 from natsctl.cli.framework.parameters import Argument, Option
 from natsctl.cli.framework.session import Session
-from natsctl.cli.kv import open_bucket, read_ttl
+from natsctl.cli.kv import entry_document, open_bucket, read_ttl
 from natsctl.cli.render.text import safe
 from natsctl.client import asset_config
 from natsctl.client.buckets import ALL_KEYS, KV, Entry, check_pattern, is_pattern
-from natsctl.hints import TYPE_CHECKING, Annotated, Any
-
-if TYPE_CHECKING:
-    from natsctl.client.kv import KeyValueBucket
+from natsctl.client.kv import KeyNotFoundError, KeyValueBucket, entries, mark_purged, removals
+from natsctl.client.kv import compact as compact_bucket
+from natsctl.client.kv import keys as keys_of
+from natsctl.hints import Annotated, Any
 
 
 def _history(text: str) -> int:
@@ -202,9 +202,6 @@ def ls(
 def _list_keys(
     session: Session, bucket: str, pattern: str, *, names: bool, table: bool, values: bool, json: bool
 ) -> None:
-    from natsctl.client.kv import entries
-    from natsctl.client.kv import keys as keys_of
-
     if names and table:
         raise UsageError("--names and --verbose exclude each other")
     opened = open_bucket(session, bucket)
@@ -217,8 +214,6 @@ def _list_keys(
     whole = session.run(lambda _: entries(opened, pattern, values=values))
     whole.sort(key=lambda entry: entry.key)
     if json:
-        from natsctl.cli.kv import entry_document
-
         output.emit_json([entry_document(entry) for entry in whole])
     elif whole:
         from natsctl.cli.render.bucket_pages import render_keys
@@ -294,8 +289,6 @@ def _remove_key(
 
 def _present(session: Session, bucket: KeyValueBucket, key: str, missing_ok: bool, json: bool) -> Entry | None:
     """Return the value of the key; None for a missing key with --missing-ok. Raises KeyNotFoundError."""
-    from natsctl.client.kv import KeyNotFoundError
-
     try:
         return session.run(lambda _: bucket.get(key, fresh=True))
     except KeyNotFoundError:
@@ -373,8 +366,6 @@ def _purge_key(
 def _purge_many(
     session: Session, bucket: KeyValueBucket, pattern: str, ttl_ns: int, markers: bool, *, force: bool, json: bool
 ) -> None:
-    from natsctl.client.kv import mark_purged
-
     found = session.run(lambda _: bucket.kept(pattern))
     keys, messages = list(found), sum(found.values())
     session.effect |= {"keys": len(keys), "purges": messages}
@@ -411,9 +402,6 @@ def compact(
     json: Json = False,
 ) -> None:
     """Purge deleted keys: their history, and old delete markers."""
-    from natsctl.client.kv import compact as compact_bucket
-    from natsctl.client.kv import removals
-
     check_consent(session, f"purge the deleted keys of Bucket {bucket}", force)
     with suggesting_in_bucket(session):
         opened = open_bucket(session, bucket)

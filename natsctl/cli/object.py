@@ -65,9 +65,12 @@ from natsctl.cli.messaging.bodies import STDIN
 from natsctl.cli.render.text import safe
 from natsctl.client.asset_config import new_object_bucket, set_ttl
 from natsctl.client.buckets import OBJECTS, WatchOptions
+from natsctl.client.object_store import Meta, ObjectBucket, ObjectNotFoundError, StoredObject, beside, objects
+from natsctl.client.object_store import get as get_object
+from natsctl.client.object_store import put as put_object
+from natsctl.client.object_store import watch as watch_objects
 
 if TYPE_CHECKING:
-    from natsctl.client.object_store import Meta, ObjectBucket, StoredObject
     from natsctl.client.requests import Answer
 
 
@@ -149,8 +152,6 @@ def put(
 
     An interrupted put leaves the bucket unchanged.
     """
-    from natsctl.client.object_store import put as put_object
-
     file = STDIN if file is None else file
     meta = _meta(posixpath.normpath(name) if name else _name_of(file), description, header, metadata, chunk_size)
     with suggesting_in_bucket(session), _source(file) as (source, size):
@@ -176,8 +177,6 @@ def _meta(
     metadata: list[tuple[str, str]] | None,
     chunk_size: int,
 ) -> Meta:
-    from natsctl.client.object_store import Meta
-
     headers: dict[str, list[str]] = {}
     for word in header or ():
         key, colon, value = word.partition(":")
@@ -273,8 +272,6 @@ def _may_overwrite(session: Session, path: Path, force: bool, json: bool) -> boo
 def _into_file(
     session: Session, bucket: ObjectBucket, found: StoredObject, path: Path, *, bar: bool, json: bool
 ) -> None:
-    from natsctl.client.object_store import beside
-
     if session.dry_run:
         from natsctl.client.message import DryRunError
 
@@ -286,15 +283,11 @@ def _into_file(
 def _fetch(
     session: Session, bucket: ObjectBucket, found: StoredObject, file: IO[bytes], *, bar: bool, quiet: bool
 ) -> None:
-    from natsctl.client.object_store import get as get_object
-
     with progressing(f"Getting {found.name}", found.size, bar=bar, quiet=quiet) as tracker:
         session.run(lambda _: get_object(bucket, found, file, tracker.at))
 
 
 def open_bucket(session: Session, bucket: str) -> ObjectBucket:
-    from natsctl.client.object_store import ObjectBucket
-
     return session.run(lambda manager: ObjectBucket.open(manager, bucket))
 
 
@@ -340,8 +333,6 @@ def ls(session: Session, bucket: BucketName = None, names: Names = False, json: 
 
 
 def _list_objects(session: Session, bucket: str, *, names: bool, json: bool) -> None:
-    from natsctl.client.object_store import objects
-
     opened = open_bucket(session, bucket)
     found = session.run(lambda _: objects(opened))
     if json:
@@ -379,8 +370,6 @@ def rm(
 
 
 def _remove_bucket(session: Session, bucket: ObjectBucket, force: bool, json: bool) -> None:
-    from natsctl.client.object_store import objects
-
     size = bucket.info.value.state.bytes
     held = format_size(size)
     session.effect["bytes"] = size
@@ -409,8 +398,6 @@ def _remove_object(
 
 def _present(session: Session, bucket: ObjectBucket, name: str, missing_ok: bool, json: bool) -> StoredObject | None:
     """Return the object; None if it does not exist and --missing-ok is set. Raises ObjectNotFoundError."""
-    from natsctl.client.object_store import ObjectNotFoundError
-
     try:
         return session.run(lambda _: bucket.info_of(name, fresh=True, damaged=True))
     except ObjectNotFoundError:
@@ -457,8 +444,6 @@ def watch(
 
 
 async def _show_all(bucket: ObjectBucket, watching: WatchOptions, json: bool) -> None:
-    from natsctl.client.object_store import watch as watch_objects
-
     async for found in watch_objects(bucket, watching):
         _show_event(found, json)
 

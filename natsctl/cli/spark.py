@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from natsctl.api.errors import ExitCode, NotFoundError
 from natsctl.api.model import Model, Size64, Time
@@ -13,9 +13,15 @@ from natsctl.cli.framework.parameters import Option
 from natsctl.cli.framework.session import Session
 from natsctl.cli.framework.verbs import verb
 from natsctl.client.message import DryRunError
-
-if TYPE_CHECKING:
-    from natsctl.spark.session.connect import BackgroundServer
+from natsctl.spark.session.connect import (
+    BackgroundServer,
+    log_file,
+    memory_bytes,
+    recorded_server,
+    running_server,
+    start_server,
+    stop_server,
+)
 
 
 class WarmStart(Model, kw_only=True):
@@ -123,7 +129,6 @@ def start(
     It listens on the loopback address and needs a token that only this user has. It takes about 1 GB of memory until
     natsctl spark stop.
     """
-    from natsctl.spark.session.connect import running_server, start_server
     from natsctl.spark.session.spark_options import SparkOptions, parse_conf
 
     options = SparkOptions(master=master, java=java, conf=parse_conf(conf))
@@ -140,8 +145,6 @@ def start(
 
 def stop(session: Session, json: Json = False) -> None:
     """Stop the Spark in the background, and its queries with it. Ends with 3 if none is running."""
-    from natsctl.spark.session.connect import stop_server
-
     server = _running()
     if session.dry_run:
         raise DryRunError(effect={"stop": server.pid})
@@ -151,8 +154,6 @@ def stop(session: Session, json: Json = False) -> None:
 
 def status(json: Json = False) -> int:
     """Show the Spark in the background. Ends with 3 if none is running."""
-    from natsctl.spark.session.connect import running_server
-
     server = running_server()
     _show(_shape(server) if server else SparkServer(running=False), json)
     return ExitCode.DONE if server else ExitCode.NOT_FOUND
@@ -160,8 +161,6 @@ def status(json: Json = False) -> int:
 
 def _running() -> BackgroundServer:
     """Return the running server, also one of another version of Spark. Raises NotFoundError."""
-    from natsctl.spark.session.connect import recorded_server
-
     server = recorded_server()
     if server is None or not server.runs:
         raise NotFoundError("no Spark is running in the background", hint="natsctl spark start starts one")
@@ -170,8 +169,6 @@ def _running() -> BackgroundServer:
 
 def _shape(server: BackgroundServer) -> SparkServer:
     from datetime import UTC, datetime
-
-    from natsctl.spark.session.connect import log_file, memory_bytes
 
     return SparkServer(
         running=server.runs,

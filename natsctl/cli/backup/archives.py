@@ -15,6 +15,15 @@ from natsctl.cli.framework.flags import Given, Json, Names, Progress, Raw, flagg
 from natsctl.cli.framework.live import progress as shown
 from natsctl.cli.framework.parameters import Argument, Option
 from natsctl.cli.framework.session import Session
+from natsctl.cli.render.backup import (
+    render_complete,
+    render_edit,
+    render_found,
+    render_info,
+    render_inspection,
+    render_verdicts,
+    render_verdicts_line,
+)
 from natsctl.client.backup.discovery import Verdict, backup_info, candidates, find_backups, verify_account
 from natsctl.client.backup.discovery import inspect as look_into
 from natsctl.client.backup.discovery import verify as judge
@@ -52,8 +61,6 @@ def ls(
     elif json:
         output.emit_json(found)
     elif found:
-        from natsctl.cli.render.backup import render_found
-
         output.show_table(render_found(found))
     else:
         output.note("No backups there")
@@ -81,8 +88,6 @@ def inspect(
     if json:
         output.emit_json(found)
         return
-    from natsctl.cli.render.backup import render_inspection
-
     output.show_page(render_inspection(found))
 
 
@@ -103,8 +108,6 @@ def info(
     if json:
         output.emit_json(found)
         return
-    from natsctl.cli.render.backup import render_info
-
     output.show_page(render_info(found, str(path)))
     if subjects:
         from natsctl.cli.render.streams import render_subjects
@@ -208,8 +211,6 @@ def validate(
 
     Reads every byte; needs no server. natsctl backup verify checks many backups and shows the result of each.
     """
-    from natsctl.cli.render.backup import render_complete
-
     if not path.exists():
         raise UsageError(f"there is no backup at {path}")
     verdict = _judge([path], bar=progress, quiet=False)[0]
@@ -237,7 +238,6 @@ def _size(path: Path) -> int:
 
 
 def _show_verify(verdicts: list[Verdict], missing: list[str]) -> None:
-    from natsctl.cli.render.backup import render_verdicts, render_verdicts_line
     from natsctl.cli.render.text import safe
 
     output.show_table(render_verdicts(verdicts))
@@ -318,8 +318,6 @@ def _show_edit(done: EditedBackup, target: Path, *, dry_run: bool, json: bool) -
     if json:
         output.emit_json(done)
         return
-    from natsctl.cli.render.backup import render_edit
-
     output.show_page(render_edit(done, dry_run=dry_run))
     if done.obfuscation is not None and done.obfuscation.key_file:
         output.note("The key file maps the hashes back to the names: share the backup, keep the key file private.")

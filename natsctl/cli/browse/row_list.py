@@ -13,7 +13,7 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from natsctl.cli.render.text import length
+from natsctl.cli.render.text import folded, length
 
 Cells = Sequence[tuple[str, str]]
 """A row as texts and their roles: "" or one of ROLES."""
@@ -102,8 +102,6 @@ class RowList(ScrollView, can_focus=True):
         return Strip(segments).adjust_cell_length(width, style)
 
     def _notice_lines(self, width: int) -> list[str]:
-        from natsctl.cli.render.text import folded
-
         return [f" {line}" for line in folded(self.notice, max(width - 2, 8))] if self.notice else []
 
     def _follow(self) -> None:

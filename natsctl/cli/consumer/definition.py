@@ -25,6 +25,7 @@ from natsctl.cli.assets import (
     load_object,
     show_outcome,
     without_server_metadata,
+    write_config,
 )
 from natsctl.cli.consumer.listing import existing, show_info
 from natsctl.cli.framework import output
@@ -456,8 +457,6 @@ def add(
         wanted = _config_from_flags(session, consumer, given, ephemeral, defaults)
     settle(wanted, given)
     if written:
-        from natsctl.cli.assets import write_config
-
         write_config(wanted, ConsumerConfig, output_file)
         return
     create_consumer(session, pick_stream(session, stream), wanted, if_not_exists=if_not_exists, json=json)
@@ -484,7 +483,6 @@ def _config_from_flags(session: Session, name: str | None, given: Given, ephemer
     if not name and not ephemeral:
         if not asks:
             raise UsageError("a name for the consumer is needed: give CONSUMER, --ephemeral or --config FILE")
-
         name = prompt_consumer_name()
     wanted: Config = {}
     if name:

@@ -28,7 +28,7 @@ from natsctl.cli.framework.flags import (
 from natsctl.cli.framework.output import emit_name_pages
 from natsctl.cli.framework.resolve import if_there, pick_consumer, pick_stream, suggesting
 from natsctl.cli.framework.session import Session
-from natsctl.cli.render.tables import Columns, Reverse, Sort, Wide, selected_columns, sorted_rows
+from natsctl.cli.render.tables import Columns, Reverse, Sort, Wide, render_columns, selected_columns, sorted_rows
 from natsctl.cli.render.text import safe
 from natsctl.hints import TYPE_CHECKING, Any
 
@@ -168,8 +168,6 @@ def show_consumers(
         shown_rows = rows if sort or reverse else answers
         output.emit_json([row.raw["name"] if names else row.raw for row in shown_rows])
     elif rows:
-        from natsctl.cli.render.tables import render_columns
-
         output.show_table(render_columns("Consumers", shown, rows))
     else:
         output.emit(none)

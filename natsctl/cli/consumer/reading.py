@@ -36,6 +36,7 @@ from natsctl.cli.framework.resolve import live_consumer, pick_consumer, pick_str
 from natsctl.cli.framework.session import Session
 from natsctl.cli.messaging.subscribe import STARTS
 from natsctl.cli.render.text import safe
+from natsctl.client.messaging.consumers import MAX_BATCH, GroupPlace, PullOptions, pushed, take
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     from natsctl.cli.render.message import ReceivedMessage
     from natsctl.client.manager import Manager
     from natsctl.client.message import Message
-    from natsctl.client.messaging.consumers import PullOptions
 
 
 class Delivered(Model):
@@ -100,8 +100,6 @@ def next_message(
 
     It ends after --count messages, or when none came for --wait. No pull request is left open.
     """
-    from natsctl.client.messaging.consumers import MAX_BATCH, PullOptions
-
     asked = read_flags(session, given)
     wanted = PullOptions(count, batch or MAX_BATCH, **asked.request)
     _read(session, stream, consumer, wanted, asked, DeliveryPrinter(raw, json))
@@ -118,8 +116,6 @@ def fetch(
     json: Json = False,
 ) -> None:
     """Take one batch of a pull consumer with a single request, and acknowledge its messages."""
-    from natsctl.client.messaging.consumers import PullOptions
-
     asked = read_flags(session, given)
     wanted = PullOptions(batch, batch, once=True, **asked.request)
     _read(session, stream, consumer, wanted, asked, DeliveryPrinter(raw, json))
@@ -134,8 +130,6 @@ class ReadFlags(NamedTuple):
 
 
 def read_flags(session: Session, given: Given) -> ReadFlags:
-    from natsctl.client.messaging.consumers import GroupPlace
-
     said: Config = {"fail_empty": True, "place": {}}
     apply(said, READING, given)
     if "wait_ns" in said and said.get("no_wait"):
@@ -161,8 +155,6 @@ def _read(
     asked: ReadFlags,
     show: DeliveryPrinter,
 ) -> None:
-    from natsctl.client.messaging.consumers import take
-
     answer = asked.answer
     where = pick_stream(session, stream)
     name = pick_consumer(session, where, consumer)
@@ -344,8 +336,6 @@ class SubOptions(NamedTuple):
 
 
 def _read_consumer(session: Session, where: str, name: str, asked: SubOptions) -> None:
-    from natsctl.client.messaging.consumers import MAX_BATCH, GroupPlace, PullOptions
-
     info = live_consumer(session, where, name).raw
     config = info["config"]
     if asked.deliver_group and asked.deliver_group != config.get("deliver_group"):
@@ -400,11 +390,7 @@ def _messages(
     manager: Manager, stream: str, consumer: str, info: Mapping[str, Any], wanted: PullOptions
 ) -> AsyncGenerator[Message, None]:
     if info["config"].get("deliver_subject"):
-        from natsctl.client.messaging.consumers import pushed
-
         return pushed(manager, info)
-    from natsctl.client.messaging.consumers import take
-
     return take(manager, stream, consumer, wanted, info["config"])
 
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-from msgspec import field
+from msgspec import field, to_builtins
 
 from natsctl.api.errors import ExitCode, UsageError, file_errors
 from natsctl.api.model import Model
@@ -26,8 +26,10 @@ from natsctl.cli.framework import output
 from natsctl.cli.framework.flags import Json, Progress
 from natsctl.cli.framework.parameters import Option
 from natsctl.cli.framework.session import Session
+from natsctl.cli.render.plans import render_losses, render_plan, render_result, render_summary
 from natsctl.cli.render.text import safe
 from natsctl.desired.apply import CONCURRENCY
+from natsctl.desired.apply.apply import ApplyOptions, apply_plan, check_allowed, preview
 from natsctl.desired.apply.results import Outcome, Result, Summary
 from natsctl.desired.plan import (
     Plan,
@@ -41,7 +43,6 @@ from natsctl.desired.plan import (
 
 if TYPE_CHECKING:
     from natsctl.client.manager import Manager
-    from natsctl.desired.apply.apply import ApplyOptions
     from natsctl.desired.assets import DocumentSet
 
 
@@ -82,8 +83,6 @@ class ApplyFlags(NamedTuple):
     progress: Progress = True
 
     def options(self, backup_folder: Path = Path(), keep_backup: bool = False) -> ApplyOptions:
-        from natsctl.desired.apply.apply import ApplyOptions
-
         if self.on_failure not in _ON_FAILURE:
             raise UsageError(f"--on-failure {self.on_failure}: expected {' or '.join(_ON_FAILURE)}")
         return ApplyOptions(self.concurrency, self.on_failure == "stop", backup_folder, keep_backup)
@@ -103,18 +102,11 @@ def confirm_plan(session: Session, plan: Plan, yes: bool, *, typed: bool = False
 
     if yes or not is_destructive(plan):
         return True
-    check_consent(session, losses(plan), yes, flag="--yes")
+    check_consent(session, render_losses(plan), yes, flag="--yes")
     show_plan(plan)
     changes = plan.changes
     word = (changes[0].key.name if len(changes) == 1 else str(len(changes))) if typed else ""
-    return confirmed(session, losses(plan), yes, typed=word, flag="--yes")
-
-
-def losses(plan: Plan) -> str:
-    """Return the losses as text: `delete 2 streams with 1,234 messages and replace Stream A`."""
-    from natsctl.cli.render.plans import render_losses
-
-    return render_losses(plan)
+    return confirmed(session, render_losses(plan), yes, typed=word, flag="--yes")
 
 
 def finish_replacements(session: Session, concerned: Collection[str], *, json: bool) -> list[str]:
@@ -153,9 +145,7 @@ def check_still_valid(session: Session, saved: Plan) -> Plan:
 def run_plan(session: Session, plan: Plan, options: ApplyOptions, *, bar: bool, json: bool) -> Outcome:
     """Return the outcome of the plan; each change has its line on stderr as it ends, except with -j."""
     from natsctl.cli.framework.live import progress
-    from natsctl.cli.render.plans import render_result
     from natsctl.client.backup.transfer import RetryingManager
-    from natsctl.desired.apply.apply import apply_plan
 
     total = len(plan.changes)
     shown = bar and not json and total >= BAR_FROM and sys.stderr.isatty()
@@ -186,15 +176,9 @@ def progress_log(json: bool) -> Any:
 
 def show_outcome(plan: Plan, outcome: Outcome, notes: list[str], *, json: bool) -> int:
     if json:
-        from msgspec import to_builtins
-
-        from natsctl.desired.plan import saved_document
-
         document = to_builtins(outcome)
         output.emit_json({"plan": saved_document(plan), **document, "notes": notes})
     else:
-        from natsctl.cli.render.plans import render_summary
-
         output.emit(render_summary(outcome))
     return outcome.exit_code
 
@@ -203,12 +187,9 @@ def show_requests(session: Session, plan: Plan, options: ApplyOptions, *, json: 
     """End a dry run: print the plan and its requests. Drift is an exit status of its own."""
     from natsctl.cli.framework.consent import show_preview
     from natsctl.client.message import DryRunError
-    from natsctl.desired.apply.apply import preview
 
     planned = session.run(lambda manager: preview(manager, plan, options))
     if not json:
-        from natsctl.cli.render.plans import render_plan
-
         output.emit(render_plan(plan, output.width(), output.has_color(sys.stdout)))
     effect = {"plan": saved_document(plan)} if json else {}
     if planned or json:
@@ -258,7 +239,6 @@ def apply(
     --keep-messages a replaced stream keeps its messages and consumers: it is saved, removed and restored. If that is
     interrupted, the next apply finishes it, from any machine.
     """
-    from natsctl.desired.apply.apply import check_allowed
     from natsctl.desired.planner import PlanOptions
 
     how = running.options(backup_folder, keep_backup)
@@ -340,7 +320,6 @@ def destroy(
     over: --remove NAME removes them (ORDERS, "ORDERS > NEW", "KeyValue SETTINGS"). If anything is protected or another
     owner has it, nothing is removed.
     """
-    from natsctl.desired.apply.apply import check_allowed
     from natsctl.desired.planner import PlanOptions
 
     how = running.options()

@@ -13,6 +13,15 @@ from natsctl.cli.framework import output
 from natsctl.cli.framework.flags import Json
 from natsctl.cli.framework.parameters import Argument, Option
 from natsctl.cli.framework.session import Session
+from natsctl.desired.documents.files import (
+    file_names,
+    is_folder,
+    json_text,
+    other_documents,
+    stream_of,
+    write_files,
+    yaml_text,
+)
 
 if TYPE_CHECKING:
     from natsctl.client.manager import Manager
@@ -87,7 +96,6 @@ def write(session: Session, exporter: Exporter, to: ExportTarget) -> None:
         _print(exporter, to)
         return
     from natsctl.client.message import DryRunError
-    from natsctl.desired.documents.files import write_files
 
     texts = _texts(exporter, to)
     if session.dry_run:
@@ -103,8 +111,6 @@ def write(session: Session, exporter: Exporter, to: ExportTarget) -> None:
 def _print(exporter: Exporter, to: ExportTarget) -> None:
     import sys
 
-    from natsctl.desired.documents.files import yaml_text
-
     documents: Any = exporter.typed() if to.split else exporter.plain()
     if to.is_json:
         output.emit_json(documents)
@@ -116,8 +122,6 @@ def _print(exporter: Exporter, to: ExportTarget) -> None:
 
 
 def _texts(exporter: Exporter, to: ExportTarget) -> dict[Path, str]:
-    from natsctl.desired.documents.files import file_names, is_folder
-
     if not is_folder(to.path):
         return {Path(to.path): _text(exporter, exporter.written(), to)}
     by_stream: dict[str, list[ExportedAsset]] = {}
@@ -128,16 +132,12 @@ def _texts(exporter: Exporter, to: ExportTarget) -> dict[Path, str]:
 
 
 def _text(exporter: Exporter, assets: list[ExportedAsset], to: ExportTarget) -> str:
-    from natsctl.desired.documents.files import json_text, yaml_text
-
     documents: Any = exporter.typed(assets) if to.split else exporter.plain(assets)
     return json_text(documents) if to.is_json else yaml_text(documents if to.split else [documents], to.header)
 
 
 def _stale(to: ExportTarget, written: list[Path]) -> list[str]:
     """Return the files of streams that no longer exist, or that have a file in the other format too."""
-    from natsctl.desired.documents.files import is_folder, other_documents, stream_of
-
     if to.is_meant is None or not is_folder(to.path):
         return []
     return [str(path) for path in other_documents(Path(to.path), written) if to.is_meant(stream_of(path))]

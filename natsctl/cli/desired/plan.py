@@ -18,7 +18,7 @@ from natsctl.cli.framework.parameters import Option, as_usage_error
 from natsctl.cli.framework.session import Session
 from natsctl.cli.render.text import safe
 from natsctl.desired.assets import AssetKey, DocumentSet
-from natsctl.desired.plan import Action, Change, Difference, Plan, encode_plan
+from natsctl.desired.plan import Action, Change, Difference, Plan, encode_plan, saved_document
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -139,8 +139,6 @@ def plan(
     if out is not None:
         _save(made, out, json)
     if json:
-        from natsctl.desired.plan import saved_document
-
         output.emit_json(saved_document(made))
     else:
         from natsctl.cli.render.plans import render_plan

@@ -120,8 +120,6 @@ class DocumentFlags(NamedTuple):
 
         Without `allow_empty` an empty set is an error: probably a file that was not written.
         """
-        import os
-
         from natsctl.desired.documents import load_documents
 
         documents = load_documents(self.all, os.environ, owner=self.owner, variables=self.values, outside=self.outside)

@@ -13,10 +13,10 @@ from natsctl.cli.framework import output
 from natsctl.cli.framework.flags import Json, Names, Rounds, Watch, check_rounds
 from natsctl.cli.framework.parameters import Option
 from natsctl.cli.framework.session import Session
+from natsctl.cli.pipeline.answers import ConsumerStatus, FlowStatus, Known, Status, StreamStatus
 from natsctl.cli.pipeline.projects import Pipeline, chosen_project, known_pipelines, take_context
 
 if TYPE_CHECKING:
-    from natsctl.cli.pipeline.answers import FlowStatus, Status
     from natsctl.spark.pipeline.checkpoints import CheckpointProgress
     from natsctl.spark.pipeline.project import Project
     from natsctl.spark.pipeline.run_record import Event, FlowRecord
@@ -58,7 +58,6 @@ def status(
 
 
 def _of_project(session: Session, project: Project) -> Status:
-    from natsctl.cli.pipeline.answers import Status
     from natsctl.spark.pipeline.checkpoints import pipeline_progress
     from natsctl.spark.pipeline.run_record import run_state
 
@@ -86,7 +85,6 @@ def _of_project(session: Session, project: Project) -> Status:
 
 
 def _of_checkpoint(session: Session, checkpoint: str) -> Status:
-    from natsctl.cli.pipeline.answers import Status
     from natsctl.spark.files.file_formats import local_path
     from natsctl.spark.pipeline.checkpoints import read_progress
     from natsctl.spark.pipeline.project import PipelineNotFoundError
@@ -106,7 +104,6 @@ def _of_checkpoint(session: Session, checkpoint: str) -> Status:
 
 def _flows(session: Session, progress: list[CheckpointProgress], records: dict[str, FlowRecord]) -> list[FlowStatus]:
     """Return every flow that has a checkpoint, with the server's state of its streams."""
-    from natsctl.cli.pipeline.answers import ConsumerStatus, FlowStatus, StreamStatus
     from natsctl.cli.spark_work import server_options
     from natsctl.spark.pipeline.checkpoints import lags, waiting
     from natsctl.spark.pipeline.run_record import FlowRecord
@@ -158,8 +155,6 @@ def _flows(session: Session, progress: list[CheckpointProgress], records: dict[s
 
 def _flow_without_checkpoint(name: str, records: FlowRecord) -> FlowStatus:
     """Return a flow without a position in a stream, such as a materialized view."""
-    from natsctl.cli.pipeline.answers import FlowStatus
-
     return FlowStatus(name, name, records.state, moment(records.at_ns), -1, False, [], records.error, [])
 
 
@@ -172,7 +167,6 @@ def moment(ns: int) -> str:
 def ls(names: Names = False, json: Json = False) -> None:
     """List the pipelines that were made or run here."""
 
-    from natsctl.cli.pipeline.answers import Known
     from natsctl.cli.render.spark_reports import render_known
     from natsctl.spark.pipeline.project import PipelineError, PipelineNotFoundError, find_project
     from natsctl.spark.pipeline.run_record import run_state

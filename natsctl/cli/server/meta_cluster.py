@@ -32,6 +32,7 @@ from natsctl.cli.framework.verbs import verb
 from natsctl.cli.leadership import announce_leader, announce_step_down
 from natsctl.cli.render.text import safe, yes
 from natsctl.client.leaders import peers_of
+from natsctl.client.system import cluster as system_cluster
 from natsctl.client.system.cluster import (
     ClusterMember,
     Excess,
@@ -148,8 +149,6 @@ _PLACEMENT = (
 @flagged(_PLACEMENT)
 def step_down(session: Session, given: Given, force: Force = False, json: Json = False) -> None:
     """Make the leader of JetStream's cluster step down, and wait for a new one."""
-    from natsctl.client.system import cluster as system_cluster
-
     group = session.run(system_cluster.meta_group)
     if not json:
         announce_step_down(group)
@@ -168,8 +167,6 @@ def peer_remove(
     json: Json = False,
 ) -> None:
     """Remove a server from JetStream's cluster permanently; its data is replicated to others."""
-    from natsctl.client.system import cluster as system_cluster
-
     check_consent(session, f"remove {name} from JetStream's cluster", force)
     peer = _find_peer(session, name)
     shown = str(peer.get("name") or name)
@@ -201,8 +198,6 @@ def evacuate(
 
     A stream that no other server can take has a copy less afterwards. The server stays in the cluster.
     """
-    from natsctl.client.system import cluster as system_cluster
-
     check_consent(session, f"evacuate {peer or 'a server'}", force)
     peer = pick(session, peer, "Peer", lambda: peers_of(session.run(meta_group)))
     found = _find_peer(session, peer)
@@ -276,8 +271,6 @@ def rescue(
     This is for a cluster that has lost more than half of its servers for good, without a peer-remove before. The quorum
     is lowered for five minutes, and the lost servers should be removed in this time. What only they had stored is lost.
     """
-    from natsctl.client.system import cluster as system_cluster
-
     action = f"lower the quorum of JetStream's cluster to {quorum}"
     if quorum is not None:
         check_consent(session, action, force)

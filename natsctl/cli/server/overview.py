@@ -20,13 +20,13 @@ from natsctl.cli.framework.session import Session
 from natsctl.cli.framework.verbs import verb
 from natsctl.cli.render.tables import Columns, Reverse, Sort, Wide, sorted_rows
 from natsctl.cli.render.text import duration, safe
+from natsctl.client.system.system_account import ServerAnswer as AnswerReceived
+from natsctl.client.system.system_account import ServerAnswers, ServerNotFoundError, ServerScope, System
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from natsctl.cli.render.plot import Series
-    from natsctl.client.system.system_account import ServerAnswer as AnswerReceived
-    from natsctl.client.system.system_account import ServerAnswers, ServerScope
 
 
 SCOPE = (
@@ -40,8 +40,6 @@ ARCHIVE = Flag("--archive", TEXT, "archive", "read a bundle of `natsctl audit ga
 
 def compacted(rows: Sequence[AnswerReceived]) -> list[AnswerReceived]:
     """Return copies of answers with server names without the parts between dots that all of them end in."""
-    from natsctl.client.system.system_account import ServerAnswer as AnswerReceived
-
     names = [row.name.split(".") for row in rows]
     shortest = min((len(words) for words in names), default=1)
     shared = 0
@@ -63,8 +61,6 @@ ServerName = Annotated[str, Argument(metavar="SERVER", help="the server, by name
 
 
 def scope_of(given: Given, expect: int = 0) -> ServerScope:
-    from natsctl.client.system.system_account import ServerScope
-
     return ServerScope(given.get("--host", ""), given.get("--cluster", ""), tuple(given.get("--tags", ())), expect)
 
 
@@ -163,7 +159,6 @@ def ls(
     """List the servers that answer; fail if they are fewer than EXPECT."""
     from natsctl.cli.render.server_reports import SERVERS, render_census
     from natsctl.cli.server.report import ServerReport, readable_report, show_parts
-    from natsctl.client.system.system_account import System
 
     session = servers_of(session, given)
     census = session.run(lambda manager: System(manager).ping(scope_of(given, expect)))
@@ -196,8 +191,6 @@ def ping(
     json: Json = False,
 ) -> None:
     """Show how quickly each server answers; fail if they are fewer than EXPECT."""
-    from natsctl.client.system.system_account import System
-
     census = session.run(lambda manager: System(manager).ping(scope_of(given, expect)))
     answers = sorted(census, key=lambda one: one.rtt_ns)
     if json:
@@ -236,7 +229,6 @@ def _distribution(spans_ns: list[int]) -> str:
 def suggesting_server() -> Iterator[None]:
     """Add a "did you mean" hint to the error for a server that does not exist."""
     from natsctl.cli.framework.resolve import did_you_mean
-    from natsctl.client.system.system_account import ServerNotFoundError
 
     try:
         yield
@@ -248,8 +240,6 @@ def suggesting_server() -> Iterator[None]:
 @flagged((ARCHIVE,))
 def info(session: Session, given: Given, server: ServerName = "", json: Json = False) -> None:
     """Show a server by name or id, else the one connected to."""
-    from natsctl.client.system.system_account import System
-
     with suggesting_server():
         answer = servers_of(session, given).run(lambda manager: System(manager).ask_one(server, "VARZ"))
     if json:
@@ -262,8 +252,6 @@ def info(session: Session, given: Given, server: ServerName = "", json: Json = F
 
 def reload(session: Session, server: ServerName = "", force: Force = False, json: Json = False) -> None:
     """Reload a server's configuration file."""
-    from natsctl.client.system.system_account import System
-
     with suggesting_server():
         found = session.run(lambda manager: System(manager).find(server))
         if not (force or confirmed_at_terminal(session, f"reload the configuration of {found.name}")):
@@ -281,7 +269,6 @@ def graph(
 ) -> None:
     """Plot a server's load and throughput, until Ctrl-C."""
     from natsctl.cli.render.plot import Rate, render_plots
-    from natsctl.client.system.system_account import System
 
     columns, lines = plot_room(rounds)
     with suggesting_server():
@@ -337,8 +324,6 @@ def account_info(
     json: Json = False,
 ) -> None:
     """Show an account: limits, imports and exports."""
-    from natsctl.client.system.system_account import System
-
     session = servers_of(session, given)
     try:
         with suggesting_server():
@@ -356,7 +341,6 @@ def account_info(
 
 def _unknown(session: Session, account: str) -> NotFoundError | None:
     from natsctl.cli.framework.resolve import did_you_mean
-    from natsctl.client.system.system_account import System
 
     known = session.run(lambda manager: System(manager).ask_one("", "ACCOUNTZ")).data.get("accounts") or []
     if account in known:
@@ -369,7 +353,6 @@ def account_purge(session: Session, account: Account, force: Force = False, json
     """Remove every stream and consumer that JetStream holds for an account."""
     from natsctl.client.system.cluster import purge_account
     from natsctl.client.system.reports import details
-    from natsctl.client.system.system_account import System
 
     check_consent(session, f"remove all Streams of account {account}", force)
     asked = {"account": account, "accounts": True, "streams": True}

@@ -29,6 +29,20 @@ from natsctl.cli.framework.flags import (
 from natsctl.cli.framework.parameters import Argument, Option
 from natsctl.cli.framework.session import Session
 from natsctl.cli.framework.verbs import verb
+from natsctl.cli.render.server_reports import (
+    ACCOUNTS,
+    CONNECTIONS,
+    CONSUMERS_ABOVE,
+    JETSTREAM,
+    LINKS,
+    REASON,
+    STREAMS_ABOVE,
+    healthy,
+    render_connections,
+    render_health,
+    render_jetstream,
+    render_use,
+)
 from natsctl.cli.render.tables import Column, Columns, Reverse, Sort, Wide, render_sheet, sorted_rows
 from natsctl.cli.server.overview import (
     ARCHIVE,
@@ -44,12 +58,15 @@ from natsctl.cli.server.overview import (
     servers_of,
 )
 from natsctl.client.received import UNUSABLE, Received
+from natsctl.client.system.reports import above_level, of_account
+from natsctl.client.system.reports import accounts as account_rows
+from natsctl.client.system.reports import connections as every_connection
+from natsctl.client.system.system_account import ServerAnswer, ServerAnswers, System
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from natsctl.client.manager import Manager
-    from natsctl.client.system.system_account import ServerAnswer, ServerAnswers
 
 
 def _again(name: str, module: str = "report") -> str:
@@ -242,8 +259,6 @@ def _report(
     what: str,
     body: dict[str, Any],
 ) -> None:
-    from natsctl.client.system.system_account import System
-
     scope = scope_of(given, expect)
     session = servers_of(session, given, view.watch)
     show_report(session, lambda manager: System(manager).ask(what, body, scope), make, view, expect)
@@ -274,7 +289,6 @@ def readable_answers(
     received: Received, answers: Sequence[ServerAnswer], use: Callable[[ServerAnswers], Any]
 ) -> ServerAnswers:
     """Return the answers that can be used one by one; the other servers are reported."""
-    from natsctl.client.system.system_account import ServerAnswers
 
     def attempt(one: ServerAnswer) -> ServerAnswer:
         with suppress(NatsctlError):
@@ -333,9 +347,6 @@ def request_of(given: Given) -> dict[str, Any]:
 
 def connection_report(answers: ServerAnswers, given: Given, view: View, most: int) -> ServerReport:
     """Return the report of CONNZ answers; filters that the request does not have are applied here."""
-    from natsctl.cli.render.server_reports import CONNECTIONS, REASON, render_connections
-    from natsctl.client.system.reports import connections as every_connection
-
     reason = given.get("--closed-reason", "")
     rows = every_connection(answers, reason, given.get("--filter", ""))
     ended = given.get("--state", "open") != "open" or bool(reason)
@@ -359,9 +370,6 @@ def accounts(
     if account and not view.json:
         connections(session, {**given, "--account": account}, view, expect, top_rows)
         return
-    from natsctl.cli.render.server_reports import ACCOUNTS
-    from natsctl.client.system.reports import accounts as account_rows
-
     body = {"auth": True, "subscriptions": True, **({"acc": account} if account else {})}
 
     def make(answers: ServerAnswers) -> ServerReport:
@@ -384,8 +392,6 @@ def _links(what: str, help: str, *flags: Flag, **fixed: Any) -> Callable[..., No
 
     @flagged((*flags, *SCOPE, ARCHIVE))
     def show(session: Session, given: Given, view: View, expect: Expect = 0) -> None:
-        from natsctl.cli.render.server_reports import LINKS
-
         title, table, rows_of = LINKS[what]
 
         def make(answers: ServerAnswers) -> ServerReport:
@@ -428,9 +434,6 @@ def _use(field: str, title: str, help: str, show: Callable[[Any], str]) -> Calla
 
     @flagged((*SCOPE, ARCHIVE))
     def show_use(session: Session, given: Given, view: BriefView, expect: Expect = 0) -> None:
-        from natsctl.cli.render.server_reports import render_use
-        from natsctl.client.system.system_account import System
-
         def make(census: ServerAnswers) -> ServerReport:
             rows = sorted(census, key=lambda one: -float(one.data.get(field) or 0), reverse=view.reverse)
             document = {row.name: row.data.get(field) or 0 for row in rows}
@@ -455,8 +458,6 @@ mem = _use(
 @flagged((*HEALTH, *SCOPE, ARCHIVE))
 def health(session: Session, given: Given, view: BriefView, expect: Expect = 0) -> None:
     """Show the health that servers report; fails if one is unhealthy."""
-    from natsctl.cli.render.server_reports import healthy, render_health
-
     ill: list[str] = []
 
     def make(answers: ServerAnswers) -> ServerReport:
@@ -481,9 +482,6 @@ def jetstream(
     compact: Compact = False,
 ) -> None:
     """Show what JetStream holds on each server, and the members of its cluster."""
-    from natsctl.cli.render.server_reports import JETSTREAM, render_jetstream
-    from natsctl.client.system.reports import of_account
-
     body = fields_of(_JETSTREAM_FLAGS, given)
     if leaders or "--account" in given:
         body.update(accounts=True, streams=True, consumer=True, config=True)
@@ -516,10 +514,6 @@ def downgrade(
     json: Json = False,
 ) -> None:
     """List streams and consumers that need a higher JetStream API level than LEVEL."""
-    from natsctl.cli.render.server_reports import CONSUMERS_ABOVE, STREAMS_ABOVE
-    from natsctl.client.system.reports import above_level
-    from natsctl.client.system.system_account import System
-
     body = {"accounts": True, "streams": True, "consumer": True, "config": True}
     answers = servers_of(session, given).run(lambda manager: System(manager).ask("JSZ", body, scope_of(given)))
     found = above_level(answers, level, every)

@@ -15,9 +15,11 @@ from natsctl.cli.framework.output import width
 from natsctl.cli.framework.parameters import Option
 from natsctl.cli.framework.session import Session
 from natsctl.cli.framework.verbs import Verb, verb
+from natsctl.cli.render.server_reports import WATCHED_ACCOUNTS, WATCHED_JETSTREAM, WATCHED_REQUESTS, WATCHED_SERVERS
 from natsctl.cli.render.tables import Column, Reverse, Sort, render_sheet
 from natsctl.cli.server.overview import SCOPE, scope_of
 from natsctl.cli.server.report import readable_answers, top
+from natsctl.client.system.top import ApiCounts, Rates, account_rows, server_rows
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
     from natsctl.client.manager import Manager
     from natsctl.client.system.reports import Row
     from natsctl.client.system.system_account import ServerAnswers
-    from natsctl.client.system.top import Rates
 
 
 class Activity(msgspec.Struct):
@@ -83,9 +84,6 @@ def requests(
     number: Number = 10,
 ) -> None:
     """Watch requests to the JetStream API of the account that is logged in, the most frequent first."""
-    from natsctl.cli.render.server_reports import WATCHED_REQUESTS
-    from natsctl.client.system.top import ApiCounts
-
     try:
         wanted = re.compile(account)
     except re.error as failure:
@@ -115,9 +113,6 @@ def _short(name: str) -> str:
 @flagged(SCOPE)
 def servers(session: Session, given: Given, looks: Looks, number: Number = 0) -> None:
     """Watch servers: connections, load and throughput."""
-    from natsctl.cli.render.server_reports import WATCHED_SERVERS
-    from natsctl.client.system.top import server_rows
-
     look = _readable_rows(session, _statistics(given), server_rows, WATCHED_SERVERS)
     show_rows("Servers", WATCHED_SERVERS, look, looks, "conns", number)
 
@@ -125,8 +120,6 @@ def servers(session: Session, given: Given, looks: Looks, number: Number = 0) ->
 @flagged(SCOPE)
 def jetstream(session: Session, given: Given, looks: Looks, number: Number = 0) -> None:
     """Watch JetStream on each server: storage and API requests."""
-    from natsctl.cli.render.server_reports import WATCHED_JETSTREAM
-    from natsctl.client.system.top import server_rows
 
     def rows_of(answers: ServerAnswers, rates: Rates, at_s: float) -> list[Row]:
         return [row for row in server_rows(answers, rates, at_s) if row.get("jetstream")]
@@ -148,8 +141,6 @@ def _readable_rows(
     table: Sequence[Column[Row]],
 ) -> Callable[[], list[Row]]:
     """Return a function that asks the servers and returns the rows of usable answers."""
-    from natsctl.client.system.top import Rates
-
     rates = Rates()
     session.lasting = True
 
@@ -167,10 +158,8 @@ def _readable_rows(
 @flagged(SCOPE)
 def accounts(session: Session, given: Given, looks: Looks, number: Number = 0) -> None:
     """Watch accounts: connections and throughput."""
-    from natsctl.cli.render.server_reports import WATCHED_ACCOUNTS
     from natsctl.client.system.reports import account_totals
     from natsctl.client.system.system_account import System
-    from natsctl.client.system.top import account_rows
 
     look = _readable_rows(
         session,

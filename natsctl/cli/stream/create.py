@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 from natsctl.api.errors import ApiResponseError, ErrCode, NatsctlError, UsageError
-from natsctl.cli.assets import copied_metadata, create_asset, load_config
+from natsctl.cli.assets import copied_metadata, create_asset, load_config, write_config
 from natsctl.cli.framework.flags import (
     COUNT,
     DURATION,
@@ -291,7 +291,6 @@ def add(
     if validate or output_file:
         check_config(wanted)
         from natsctl.api.stream import StreamConfig
-        from natsctl.cli.assets import write_config
 
         write_config(wanted, StreamConfig, output_file)
         return

@@ -26,11 +26,11 @@ from natsctl.cli.stream.info import bucket_named, warn_of_bucket
 from natsctl.cli.stream.remove import StreamNames, chosen_streams, has_pattern, one_by_one
 from natsctl.client.message import DryRunError, Message
 from natsctl.client.requests import Answer
+from natsctl.client.stream_state import Purge, PurgeEffect, next_answer, purge_effect, sequence_at
 
 if TYPE_CHECKING:
     from natsctl.api.requests import StoredMsg
     from natsctl.api.stream import StreamState
-    from natsctl.client.stream_state import Purge, PurgeEffect
 
 
 Sequence = Annotated[int | None, Argument(metavar="SEQ", help="the message's sequence", min=1)]
@@ -163,16 +163,12 @@ def _next_page(session: Session, json: bool) -> bool:
 
 
 def _since(session: Session, name: str, since_ns: int) -> int:
-    from natsctl.client.stream_state import sequence_at
-
     before_ns = time.time_ns() - since_ns
     live = live_stream(session, name)
     return session.run(lambda manager: sequence_at(manager, live, before_ns))
 
 
 def _messages(session: Session, name: str, seq: int, subject: str) -> Iterator[Answer[StreamMsgGetAnswer]]:
-    from natsctl.client.stream_state import next_answer
-
     while True:
         with suggesting(session, name):
             answer = session.run(lambda manager, seq=seq: next_answer(manager, name, seq, subject))  # type: ignore[misc]  # its default binds the sequence
@@ -280,16 +276,12 @@ def _purge(
     session: Session, live: Answer[StreamInfoAnswer], subject: str, seq: int, keep: int, before_ns: int
 ) -> Purge:
     """Return the purge request for one stream; a moment becomes the sequence at that time."""
-    from natsctl.client.stream_state import Purge, sequence_at
-
     if before_ns:
         seq = session.run(lambda manager: sequence_at(manager, live, before_ns))
     return Purge(subject, seq, keep)
 
 
 def _effect(session: Session, live: Answer[StreamInfoAnswer], purge: Purge) -> PurgeEffect:
-    from natsctl.client.stream_state import purge_effect
-
     return session.run(lambda manager: purge_effect(manager, live, purge))
 
 

@@ -21,7 +21,30 @@ from natsctl.cli.framework.live import watch as show_again
 from natsctl.cli.framework.parameters import Argument, Option, as_usage_error
 from natsctl.cli.framework.resolve import live_stream, pick_stream, suggesting
 from natsctl.cli.framework.session import Session
-from natsctl.cli.render.tables import Column, Columns, Drawn, Reverse, Sort, Stack, selected_columns, sorted_rows
+from natsctl.cli.render.streams import (
+    REPORT,
+    SUMMED,
+    Row,
+    dot_graph,
+    flows,
+    leaders_of,
+    render_leaders,
+    render_replication,
+    render_stream_report,
+    render_subjects,
+    stream_rows,
+)
+from natsctl.cli.render.tables import (
+    Column,
+    Columns,
+    Drawn,
+    Reverse,
+    Sort,
+    Stack,
+    render_table,
+    selected_columns,
+    sorted_rows,
+)
 from natsctl.cli.render.text import count, safe
 from natsctl.cli.stream.list import Streams, Subject, list_streams, nothing_found, warn_absent
 from natsctl.cli.stream.transfer import FromBackup, checked_tables
@@ -33,7 +56,6 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from natsctl.api.answers import StreamInfoAnswer
-    from natsctl.cli.render.streams import Row
     from natsctl.client.requests import Answer
     from natsctl.client.stream_state import Gap
     from natsctl.spark.stream_report import DeepReport
@@ -203,8 +225,6 @@ def report(
     if deep.deep:
         deep_report(session, spark, pick_stream(session, stream), deep, json=json)
         return
-    from natsctl.cli.render.streams import REPORT
-
     order = by.column
     check_rounds(watch, rounds)
     session.lasting = watch is not None
@@ -245,16 +265,12 @@ def _cluster_of(info: StreamInfo) -> str:
 
 
 def _rows(streams: Streams, order: str, reverse: bool, raw: bool) -> list[Row]:
-    from natsctl.cli.render.streams import REPORT, stream_rows
-
     rows = stream_rows([answer.value for answer in streams.answers], streams.absent, time.time_ns(), raw=raw)
     return sorted_rows(sorted_rows(rows, REPORT, "stream", False), REPORT, order, reverse)
 
 
 def _tables(streams: Streams, columns: list[Column[Row]], order: str, reverse: bool, raw: bool, leaders: bool) -> Drawn:
     """Return the tables of a report below each other, without empty ones."""
-    from natsctl.cli.render.streams import flows, leaders_of, render_leaders, render_replication, render_stream_report
-
     infos = [answer.value for answer in streams.answers]
     parts: list[Drawn | str] = [
         render_stream_report(columns, _rows(streams, order, reverse, raw)),
@@ -269,8 +285,6 @@ def _tables(streams: Streams, columns: list[Column[Row]], order: str, reverse: b
 
 def _document(streams: Streams, order: str, reverse: bool) -> dict[str, Any]:
     """Return the report as data: whole streams in order, and the additional figures of the tables."""
-    from natsctl.cli.render.streams import SUMMED, leaders_of
-
     rows = _rows(streams, order, reverse, True)
     raw = {answer.value.config.name: answer.raw for answer in streams.answers}
     infos = [answer.value for answer in streams.answers]
@@ -284,15 +298,11 @@ def _document(streams: Streams, order: str, reverse: bool) -> dict[str, Any]:
 
 
 def _sum(title: str, rows: list[Row]) -> int:
-    from natsctl.cli.render.streams import REPORT
-
     column = next(one for one in REPORT if one.title == title)
     return sum(column.key(row) for row in rows)
 
 
 def _write_dot(streams: Streams, path: str) -> None:
-    from natsctl.cli.render.streams import dot_graph, flows
-
     infos = [answer.value for answer in streams.answers]
     text = dot_graph(flows(infos), sorted(info.config.name for info in infos))
     if path == STDOUT:
@@ -330,8 +340,6 @@ def gaps(
     if json:
         output.emit_json(found)
     elif found:
-        from natsctl.cli.render.tables import render_table
-
         columns = ("First Message", "Last Message", "Missing")
         rows = [(count(first), count(last), count(last - first + 1)) for first, last in found]
         title = f"{plural(len(found), 'gap')} found in Stream {name}"
@@ -404,8 +412,6 @@ def subjects(
     elif names:
         output.emit_names(subject for subject, _ in rows)
     elif rows:
-        from natsctl.cli.render.streams import render_subjects
-
         output.show_table(render_subjects(name, rows, output.width()))
     else:
         output.emit(f"No subjects match {safe(filter)} in Stream {safe(name)}")

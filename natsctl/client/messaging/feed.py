@@ -13,6 +13,15 @@ from natsctl.api.errors import NatsctlError, UsageError
 from natsctl.api.subjects import is_subset, matches
 from natsctl.api.times import format_time, parse_time
 from natsctl.client.message import NO_RESPONDERS, Headers, Message, as_bytes, as_text
+from natsctl.client.messaging.consumers import (
+    MAX_BATCH,
+    DeliveredMessage,
+    OrderedReader,
+    PullOptions,
+    pushed,
+    resumed,
+    take,
+)
 from natsctl.client.requests import not_understood
 
 if TYPE_CHECKING:
@@ -20,7 +29,6 @@ if TYPE_CHECKING:
 
     from natsctl.client.connection import Subscription
     from natsctl.client.manager import Manager
-    from natsctl.client.messaging.consumers import DeliveredMessage, OrderedReader
 
 
 class FeedReading(NamedTuple):
@@ -162,8 +170,6 @@ def ordered_reader(
     manager: Manager, stream: str, subjects: Sequence[str], start: Start, *, headers_only: bool = False
 ) -> OrderedReader:
     fields = start.fields(time.time_ns())
-    from natsctl.client.messaging.consumers import OrderedReader
-
     # With `last_per_subject` a server needs the subjects.
     every = [ALL] if start.policy == "last_per_subject" else []
     return OrderedReader(
@@ -262,16 +268,12 @@ class ConsumerFeed(MessageFeed):
 
 def _pull_feed(manager: Manager, stream: str, config: dict[str, Any], count: int, *, to_end: bool) -> ConsumerFeed:
     """Return the feed of a pull consumer; `count` is the number of messages to request, 0 for no limit."""
-    from natsctl.client.messaging.consumers import MAX_BATCH, PullOptions, take
-
     name = str(config.get("durable_name") or config.get("name"))
     options = PullOptions(0, min(count or MAX_BATCH, MAX_BATCH), no_wait=to_end)
     return ConsumerFeed(take(manager, stream, name, options, config))
 
 
 def _push_feed(manager: Manager, info: dict[str, Any], *, to_end: bool) -> ConsumerFeed:
-    from natsctl.client.messaging.consumers import pushed
-
     feed = ConsumerFeed(pushed(manager, info), to_end=to_end)
     feed.ended = to_end and not info.get("num_pending") and not info.get("num_ack_pending")
     return feed
@@ -322,7 +324,6 @@ class DirectFeed(MessageFeed):
     async def _fetch(self) -> None:
         """Get the next messages; without any and `to_end` the feed has ended."""
         from natsctl.client.connection import ConnectionLostError
-        from natsctl.client.messaging.consumers import resumed
 
         connection = self._manager.connection
         subject = endpoints.DIRECT_GET.subject(self._stream, prefix=connection.target.api_prefix)
