@@ -61,6 +61,11 @@ static inline char *store(char *at, uint64_t value, int bytes)
     return at;
 }
 
+static uint32_t frame_sum(const char *frame, size_t length, uint32_t salt)
+{
+    return checksum(salt + (uint32_t)length, (const uint8_t *)frame + UNCHECKED_BYTES, length - UNCHECKED_BYTES);
+}
+
 /* Adds one frame to `out` and returns its length; 0 with an exception set. */
 static uint32_t put_frame(Buffer *out, const Piece part[4], unsigned flags, uint64_t seq, uint64_t ts_ns, const Log *log)
 {
@@ -92,8 +97,7 @@ static uint32_t put_frame(Buffer *out, const Piece part[4], unsigned flags, uint
         at = put_bytes(at, header->at, header->size);
     }
     put_bytes(at, payload->at, payload->size);
-    const uint8_t *covered = (const uint8_t *)start + UNCHECKED_BYTES;
-    store(start + 8, checksum(log->salt + (uint32_t)size, covered, size - UNCHECKED_BYTES), 4);
+    store(start + 8, frame_sum(start, size, log->salt), 4);
     return (uint32_t)size;
 }
 
@@ -301,8 +305,7 @@ static PyObject *read_frames(PyObject *module, PyObject *const *args, Py_ssize_t
         uint64_t length = load(frame + 4, 4);
         if (length < HEAD_BYTES || length > (uint64_t)size - offset)
             break;
-        const uint8_t *covered = (const uint8_t *)frame + UNCHECKED_BYTES;
-        if (salt && checksum(salt + (uint32_t)length, covered, length - UNCHECKED_BYTES) != load(frame + 8, 4))
+        if (salt && frame_sum(frame, length, salt) != load(frame + 8, 4))
             break;
         if (args[6] == Py_None)
             continue;
@@ -391,8 +394,7 @@ static PyObject *scan_messages(PyObject *module, PyObject *const *args, Py_ssize
             break;
         if (length > max_frame || length > size - position || HEAD_BYTES + named > length || seq <= last_seq)
             break;
-        const uint8_t *covered = (const uint8_t *)frame + UNCHECKED_BYTES;
-        if (checksum(salt + (uint32_t)length, covered, length - UNCHECKED_BYTES) != load(frame + 8, 4))
+        if (frame_sum(frame, length, salt) != load(frame + 8, 4))
             break;
         if (subject == NULL || named != subject_size || memcmp(subject, frame + HEAD_BYTES, named)) {
             subject = frame + HEAD_BYTES;

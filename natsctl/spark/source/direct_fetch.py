@@ -13,16 +13,14 @@ of a stretch are sent at once. If a stretch has no matching message, one request
 from __future__ import annotations
 
 import base64
-import json
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import Any, Final
 
 import pyarrow as pa
 
 from natsctl.spark.source.arrays import int_array
-from natsctl.spark.source.errors import ApiRefusedError, NoResponseError, ServerUnreachableError
-from natsctl.spark.source.fetch_task import ReadInterruptedError, Task
+from natsctl.spark.source.errors import ApiRefusedError, NoResponseError
+from natsctl.spark.source.fetch_task import RangeReader, ReadInterruptedError, Task
 from natsctl.spark.source.jetstream_api import NO_MESSAGE, check_origin, header_of, object_in, refuse, time_ns_of
 from natsctl.spark.source.link import Message, description_of, read_frames, status_of
 from natsctl.spark.source.rows import Rows
@@ -78,35 +76,24 @@ NOT_FOUND: Final = 404
 NO_RESPONDERS: Final = 503
 
 
-class DirectReader:
-    """Batched direct gets, one at a time."""
-
+class _FilteringReader(RangeReader):
     def __init__(self, task: Task) -> None:
-        self._task = task
-        self._inbox = task.link.new_inbox()
+        super().__init__(task)
         filters = task.todo.filters or (EVERYTHING,)
         self._pattern = filters[0] if len(filters) == 1 else EVERYTHING
         self._fits = subject_pattern(filters).fullmatch
-        self._rest = b""
+
+
+class DirectReader(_FilteringReader):
+    """Batched direct gets, one at a time."""
+
+    def __init__(self, task: Task) -> None:
+        super().__init__(task)
         self._open = False
         """Whether the answer to the last request has not ended."""
         self._exhausted = False
 
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows that are left.
-
-        Raises ApiRefusedError, SourceNotAuthorisedError, and ServerUnreachableError to ask anew.
-        """
-        link = self._task.link
-        sid = link.subscribe(self._inbox)
-        try:
-            yield from self._run(b"%d" % sid)
-        finally:
-            link.unread(self._rest)
-            with suppress(ServerUnreachableError):
-                link.unsubscribe(sid)
-
-    def _run(self, sid: bytes) -> Iterator[pa.RecordBatch]:
+    def rows_to(self, sid: bytes) -> Iterator[pa.RecordBatch]:
         task = self._task
         while task.left:
             if not self._open:
@@ -133,10 +120,9 @@ class DirectReader:
 
     def _ask(self) -> None:
         task = self._task
-        wanted = {"seq": task.at, "next_by_subj": self._pattern, "batch": min(task.left, task.limits.messages)}
-        body = json.dumps({**wanted, "max_bytes": min(task.limits.bytes, MAX_BYTES)})
-        subject = task.api.subject(f"DIRECT.GET.{task.stream}")
-        task.link.send(f"PUB {subject} {self._inbox} {len(body)}\r\n{body}\r\n".encode())
+        body = {"seq": task.at, "next_by_subj": self._pattern, "batch": min(task.left, task.limits.messages)}
+        body["max_bytes"] = min(task.limits.bytes, MAX_BYTES)
+        task.link.send(self.request(f"DIRECT.GET.{task.stream}", body))
         self._open = True
 
     def _heed(self, what: Message | bytes, sid: bytes) -> None:
@@ -165,36 +151,19 @@ STRETCH: Final = 256
 """Sequences that are requested at once; a server queues some thousands of requests."""
 
 
-class SingleReader:
+class SingleReader(_FilteringReader):
     """Requests of STREAM.MSG.GET."""
 
-    def __init__(self, task: Task) -> None:
-        self._task = task
-        self._inbox = task.link.new_inbox()
-        filters = task.todo.filters or (EVERYTHING,)
-        self._pattern = filters[0] if len(filters) == 1 else EVERYTHING
-        self._fits = subject_pattern(filters).fullmatch
-        self._rest = b""
+    inbox_tokens = ".*"
 
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows that are left.
-
-        Raises ApiRefusedError, SourceNotAuthorisedError, and ServerUnreachableError to ask anew.
-        """
+    def rows_to(self, sid: bytes) -> Iterator[pa.RecordBatch]:
         task = self._task
-        sid = task.link.subscribe(f"{self._inbox}.*")
-        try:
-            while task.left:
-                last = min(task.at + STRETCH - 1, task.todo.last)
-                found = self._stretch(task.at, last, b"%d" % sid)
-                wanted = [each for each in found if self._fits(each["subject"].encode())]
-                if wanted:
-                    yield from task.handed_out(_single_rows(wanted))
-                task.at = last + 1 if found else self._next(last + 1)
-        finally:
-            task.link.unread(self._rest)
-            with suppress(ServerUnreachableError):
-                task.link.unsubscribe(sid)
+        while task.left:
+            last = min(task.at + STRETCH - 1, task.todo.last)
+            found = self._stretch(task.at, last, sid)
+            if fitting := [message for message in found if self._fits(message["subject"].encode())]:
+                yield from task.handed_out(_single_rows(fitting))
+            task.at = last + 1 if found else self._next(last + 1)
 
     def _next(self, seq: int) -> int:
         """Return the next matching sequence from `seq` on, or the one after the range."""
@@ -203,12 +172,10 @@ class SingleReader:
         return found.seq if found else task.todo.last + 1
 
     def _stretch(self, first: int, last: int, sid: bytes) -> list[dict[str, Any]]:
-        subject = self._task.api.subject(f"STREAM.MSG.GET.{self._task.stream}")
-        bodies = [(seq, json.dumps({"seq": seq})) for seq in range(first, last + 1)]
-        lines = [f"PUB {subject} {self._inbox}.{seq} {len(body)}\r\n{body}\r\n" for seq, body in bodies]
-        self._task.link.send("".join(lines).encode())
+        verb, seqs = f"STREAM.MSG.GET.{self._task.stream}", range(first, last + 1)
+        self._task.link.send(b"".join(self.request(verb, {"seq": seq}, f".{seq}") for seq in seqs))
         answers: dict[int, dict[str, Any]] = {}
-        while len(answers) < len(bodies):
+        while len(answers) < len(seqs):
             data = self._rest + self._task.link.read(self._task.limits.timeout_s)
             at = 0
             for end, frame in read_frames(data):

@@ -20,7 +20,6 @@ after its length, payload. Servers check frames that they have from the disk. So
 
 from __future__ import annotations
 
-import json
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -40,7 +39,7 @@ from natsctl.spark.source.errors import (
     SourceConnectionLostError,
     SourceNotAuthorisedError,
 )
-from natsctl.spark.source.fetch_task import FetchLimits, ReadInterruptedError, ReadRange, Task, Transport
+from natsctl.spark.source.fetch_task import FetchLimits, RangeReader, ReadInterruptedError, ReadRange, Task, Transport
 from natsctl.spark.source.frames import Deliveries, Window
 from natsctl.spark.source.handshake import ServerSettings
 from natsctl.spark.source.jetstream_api import NO_STREAM, ONE_SHOT, header_of, object_in, refuse
@@ -59,11 +58,12 @@ SERVED: Final = "Batch Completed"
 """Status of a pull that received all messages it asked for before its byte limit."""
 
 
-class ConsumerReader:
+class ConsumerReader(RangeReader):
+    inbox_tokens = ".*"
+
     def __init__(self, task: Task) -> None:
-        self._task = task
+        super().__init__(task)
         self._name = f"natsctl-spark-{secrets.token_hex(6)}"
-        self._inbox = task.link.new_inbox()
         self._pulls: dict[bytes, int] = {}
         """The number of messages that each pull asked for, by its subject."""
         self._owed = 0
@@ -74,20 +74,11 @@ class ConsumerReader:
         """Whether the next message is larger than a pull's maximum."""
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows that are left.
-
-        Raises ApiRefusedError, SourceNotAuthorisedError, and ServerUnreachableError to go on with another.
-        """
         task = self._task
         try:
             made = task.api.create_consumer(task.stream, self._name, self._config())
             self._pending = int(made.get("num_pending") or 0)
-            sid = task.link.subscribe(f"{self._inbox}.*")
-            try:
-                yield from self._run(b"%d" % sid)
-            finally:
-                with suppress(ServerUnreachableError):
-                    task.link.unsubscribe(sid)
+            yield from super().batches()
         finally:
             with suppress(JetStreamSourceError):  # if it cannot be deleted, it expires later
                 task.api.delete_consumer(task.stream, self._name)
@@ -101,27 +92,22 @@ class ConsumerReader:
             config["headers_only"] = True
         return config
 
-    def _run(self, sid: bytes) -> Iterator[pa.RecordBatch]:
-        """Yield the rows; unused input goes back to the link, because that still has to request the deletion."""
-        task, rest = self._task, b""
-        wanted = task.shape
-        frames = Deliveries(self._inbox.encode(), sid, values=wanted.wants_value, headers=wanted.wants_headers)
-        try:
-            while task.left:
-                if not self._pending:
-                    if task.more_to_come():
-                        raise ReadInterruptedError(f"the consumer's server lags behind the leader of {task.stream}")
-                    return
-                self._pull()
-                window = frames.window(task.gather(rest))
-                rest = window.rest
-                self._counted(window)
-                if window.rows:
-                    yield from task.handed_out(self._cleaned(window.rows))
-                for what in window.others:
-                    self._heed(what)
-        finally:
-            task.link.unread(rest)
+    def rows_to(self, sid: bytes) -> Iterator[pa.RecordBatch]:
+        task, shape = self._task, self._task.shape
+        frames = Deliveries(self._inbox.encode(), sid, values=shape.wants_value, headers=shape.wants_headers)
+        while task.left:
+            if not self._pending:
+                if task.more_to_come():
+                    raise ReadInterruptedError(f"the consumer's server lags behind the leader of {task.stream}")
+                return
+            self._pull()
+            window = frames.window(task.gather(self._rest))
+            self._rest = window.rest
+            self._counted(window)
+            if window.rows:
+                yield from task.handed_out(self._cleaned(window.rows))
+            for what in window.others:
+                self._heed(what)
 
     def _pull(self) -> None:
         """Send as many pulls as keep two on their way, but for no more than is left."""
@@ -136,12 +122,10 @@ class ConsumerReader:
             self._ask(min(wanted, limits.messages), {"max_bytes": limits.bytes})
 
     def _ask(self, messages: int, more: dict[str, int]) -> None:
-        task = self._task
-        reply = f"{self._inbox}.{len(self._pulls)}"
-        body = json.dumps({"batch": messages, "no_wait": True, **more})
-        subject = task.api.subject(f"CONSUMER.MSG.NEXT.{task.stream}.{self._name}")
-        task.link.send(f"PUB {subject} {reply} {len(body)}\r\n{body}\r\n".encode())
-        self._pulls[reply.encode()] = messages
+        task, token = self._task, f".{len(self._pulls)}"
+        body = {"batch": messages, "no_wait": True, **more}
+        task.link.send(self.request(f"CONSUMER.MSG.NEXT.{task.stream}.{self._name}", body, token))
+        self._pulls[f"{self._inbox}{token}".encode()] = messages
         self._owed += messages
 
     def _counted(self, window: Window) -> None:
@@ -203,45 +187,27 @@ _LENGTH_BYTES: Final = 4
 _WORD_BYTES: Final = 8
 
 
-class BlockReader:
+class BlockReader(RangeReader):
     """Requests of STREAM.BLOCKS, the next one sent before an answer is looked at."""
 
-    def __init__(self, task: Task) -> None:
-        self._task = task
-        self._inbox = task.link.new_inbox()
-        self._sid = b""
-        self._rest = b""
-        self._cutter = FrameCutter(task.shape)
-
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows that are left.
-
-        Raises ApiRefusedError, SourceNotAuthorisedError, and ServerUnreachableError to ask anew.
-        """
         task = self._task
         if task.block_offer is None or task.block_offer.format != FORMAT:
             raise ApiRefusedError(
                 f"{task.stream} has no blocks to read: only natsctl's server has them, of streams on files; read with "
                 "transport=consumer"
             )
-        sid = task.link.subscribe(self._inbox)
-        self._sid = b"%d" % sid
-        try:
-            yield from self._run()
-        finally:
-            with suppress(ServerUnreachableError):
-                task.link.unread(self._rest)
-                task.link.unsubscribe(sid)
+        yield from super().batches()
 
-    def _run(self) -> Iterator[pa.RecordBatch]:
-        task, asked = self._task, self._task.at
+    def rows_to(self, sid: bytes) -> Iterator[pa.RecordBatch]:
+        task, asked, cutter = self._task, self._task.at, FrameCutter(self._task.shape)
         self._ask(asked)
         while True:
-            answer = self._answer()
+            answer = self._answer(sid)
             covered = self._covered(answer, asked)
             if goes_on := asked <= covered < task.todo.last:
                 self._ask(covered + 1)
-            rows = self._cutter.rows(answer.body)
+            rows = cutter.rows(answer.body)
             if len(rows.seqs):
                 if rows.seqs[0].as_py() < asked or rows.seqs[-1].as_py() > covered:
                     raise ReadInterruptedError(f"a block of {task.stream} has other sequences than it says")
@@ -255,13 +221,11 @@ class BlockReader:
         task = self._task
         allowed = int(task.link.info.get("max_payload") or _DEFAULT_PAYLOAD) - HEADER_ROOM
         most = max(min(task.limits.bytes, MAX_BYTES, allowed), 1)
-        wanted = {"seq": seq, "last_seq": task.todo.last, "filters": [*task.todo.filters], "max_bytes": most}
-        body = json.dumps(wanted).encode()
-        subject = task.api.subject(f"STREAM.BLOCKS.{task.stream}").encode()
-        task.link.send(b"PUB %b %b %d\r\n%b\r\n" % (subject, self._inbox.encode(), len(body), body))
+        body = {"seq": seq, "last_seq": task.todo.last, "filters": [*task.todo.filters], "max_bytes": most}
+        task.link.send(self.request(f"STREAM.BLOCKS.{task.stream}", body))
 
-    def _answer(self) -> Message:
-        """Return the next answer; lines and other messages before it are dealt with.
+    def _answer(self, sid: bytes) -> Message:
+        """Return the next answer; lines before it are handled, other messages are dropped.
 
         Raises NoResponseError, SourceNotAuthorisedError.
         """
@@ -272,7 +236,7 @@ class BlockReader:
                 at = end
                 if isinstance(frame, bytes):
                     link.handle_line(frame)
-                elif frame.sid == self._sid:
+                elif frame.sid == sid:
                     self._rest = data[at:]
                     return frame
             data, at = self._more(data[at:], timeout_s), 0
@@ -378,12 +342,11 @@ LARGE_BYTES: Final = 4 << 10
 """Min average message size to use a consumer if payloads are not needed: blocks contain them."""
 
 
-Reader = BlockReader | ConsumerReader | DirectReader | SingleReader
 Info = dict[str, Any]
 Look = Callable[[Info], object]
 """Is shown a STREAM.INFO answer, and may raise."""
 
-READERS: Final[dict[Transport, type[Reader]]] = {
+READERS: Final[dict[Transport, type[RangeReader]]] = {
     "blocks": BlockReader,
     "consumer": ConsumerReader,
     "direct": DirectReader,
@@ -394,7 +357,7 @@ READERS: Final[dict[Transport, type[Reader]]] = {
 def read_range(
     settings: ServerSettings, todo: ReadRange, limits: FetchLimits, columns: RowShape, look: Look | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a range, in order, each once; the stream is looked at before reading begins, and begins again.
+    """Yield the rows of a range, in order, each once; `look` sees the stream's info whenever reading begins.
 
     Raises StreamNotFoundError, ApiRefusedError, SourceNotAuthorisedError, ServerUnreachableError after all retries,
     SchemaMismatchError. However it ends, nothing is left on the server.
@@ -421,7 +384,9 @@ def read_range(
             raise refused
 
 
-def _persistently(task: Task, reader: type[Reader], look: Look | None, known: Info | None) -> Iterator[pa.RecordBatch]:
+def _persistently(
+    task: Task, reader: type[RangeReader], look: Look | None, known: Info | None
+) -> Iterator[pa.RecordBatch]:
     """Yield the remaining rows, restarting after interruptions; any progress ends an outage.
 
     `known` is the stream's info, if it was requested just now.

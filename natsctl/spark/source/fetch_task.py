@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -20,6 +22,7 @@ from natsctl.spark.source.handshake import ServerSettings
 from natsctl.spark.source.jetstream_api import BlockOffer, JetStreamApi
 from natsctl.spark.source.link import Link
 from natsctl.spark.source.rows import Rows, RowShape
+from natsctl.wire.client import encode_pub
 
 Transport = Literal["auto", "blocks", "consumer", "direct", "get"]
 
@@ -129,6 +132,42 @@ class Task:
             parts.append(more)
             size += len(more)
         return b"".join(parts)
+
+
+class RangeReader:
+    """A way to read a task's range: requests, and their answers on an inbox of its own."""
+
+    inbox_tokens = ""
+    """Tokens after the inbox in the subjects of answers."""
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+        self._inbox = task.link.new_inbox()
+        self._rest = b""
+        """Input after the last whole frame; it goes back to the link."""
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows that are left.
+
+        Raises ApiRefusedError, SourceNotAuthorisedError, and ServerUnreachableError to ask again.
+        """
+        link = self._task.link
+        sid = link.subscribe(self._inbox + self.inbox_tokens)
+        try:
+            yield from self.rows_to(b"%d" % sid)
+        finally:
+            link.unread(self._rest)
+            with suppress(ServerUnreachableError):
+                link.unsubscribe(sid)
+
+    def rows_to(self, sid: bytes) -> Iterator[pa.RecordBatch]:
+        """Yield the rows that are left, from answers to the subscription `sid`."""
+        raise NotImplementedError
+
+    def request(self, verb: str, body: Mapping[str, Any], token: str = "") -> bytes:
+        """Return the bytes of a request to the stream; `token` ends the subject of its answer."""
+        subject = self._task.api.subject(verb)
+        return encode_pub(subject.encode(), f"{self._inbox}{token}".encode(), b"", json.dumps(body).encode())
 
 
 def rising(seqs: pa.Int64Array) -> bool:
