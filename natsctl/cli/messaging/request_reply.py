@@ -45,7 +45,7 @@ from natsctl.client.messaging.request_reply import (
 from natsctl.hints import TYPE_CHECKING, Annotated, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import AsyncIterator
 
     from natsctl.client.manager import Manager
     from natsctl.client.messaging.message_trace import TraceReport
@@ -92,16 +92,7 @@ def request(
         each for part in read.all() for each in filled(message._replace(body=part), count, templates)
     )
     if session.dry_run:
-        _preview(iter(unsent))
-
-    async def exchange(manager: Manager, each: Outgoing) -> None:
-        failed = None
-        async for answer, rtt_ns in ask(manager.connection, each, awaited):
-            await show.answer(answer, rtt_ns)
-            failed = failed or failure_in(answer, each.subject, failing)
-        if failed is not None:
-            raise failed
-
+        raise DryRunError(*(Planned(each.subject, each.body, each.headers) for each in unsent))
     announced = -1
 
     async def work(manager: Manager) -> None:
@@ -110,13 +101,13 @@ def request(
             if announced != unsent.sent:  # else another connection sends it again
                 show.sending(each.subject)
             announced = unsent.sent
-            await exchange(manager, each)
+            await show.answers(ask(manager.connection, each, awaited), each.subject, failing)
 
     async def work_as_lines_arrive(manager: Manager) -> None:
         async for part in read.arriving():
             for each in filled(message._replace(body=part), count, templates):
                 show.sending(each.subject)
-                await exchange(manager, each)
+                await show.answers(ask(manager.connection, each, awaited), each.subject, failing)
 
     if read.lines:
         session.run(work_as_lines_arrive)
@@ -124,10 +115,6 @@ def request(
         session.run(work)
     else:
         session.ask(work, changes=True)
-
-
-def _preview(every: Iterator[Outgoing]) -> None:
-    raise DryRunError(*(Planned(one.subject, one.body, one.headers) for one in every))
 
 
 class AnswerPrinter(NamedTuple):
@@ -142,7 +129,18 @@ class AnswerPrinter(NamedTuple):
         if not self.raw and not self.json:
             output.log(f'Sending request on "{safe(subject)}"')
 
-    async def answer(self, message: ClientMessage, rtt_ns: int) -> None:
+    async def answers(
+        self, messages: AsyncIterator[tuple[ClientMessage, int]], subject: str, failing: list[tuple[str, str]]
+    ) -> None:
+        """Show the answers to a request on `subject`; raises the first failure that one of them reports."""
+        failed = None
+        async for message, rtt_ns in messages:
+            await self._show(message, rtt_ns)
+            failed = failed or failure_in(message, subject, failing)
+        if failed is not None:
+            raise failed
+
+    async def _show(self, message: ClientMessage, rtt_ns: int) -> None:
         if self.translate:
             from natsctl.cli.messaging.message_templates import translated
 

@@ -21,6 +21,7 @@ import asyncio
 import base64
 import binascii
 import tempfile
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -97,6 +98,12 @@ class SavedStream(Document):
     attempts: int
 
 
+def state_fields(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of SavedStream that a stream's state has."""
+    fields = {name: int(state.get(name) or 0) for name in ("bytes", "messages", "first_seq", "last_seq")}
+    return {**fields, "consumers": int(state.get("consumer_count") or 0)}
+
+
 async def save_stream(
     retrying: RetryingManager,
     stream: str,
@@ -118,17 +125,13 @@ async def save_stream(
     return SavedStream(
         stream=stream,
         target=str(target),
-        bytes=int(state.get("bytes") or 0),
         archive_bytes=progress.archive_bytes,
         chunks=progress.chunks,
         elapsed=int(progress.elapsed_s * 1e9),
-        messages=int(state.get("messages") or 0),
-        first_seq=int(state.get("first_seq") or 0),
-        last_seq=int(state.get("last_seq") or 0),
-        consumers=int(state.get("consumer_count") or 0),
         archive=manifest.archive,
         method=manifest.method,
         attempts=progress.attempt,
+        **state_fields(state),
     )
 
 

@@ -31,7 +31,7 @@ from natsctl.client.backup.manifest import Document, is_single_file, new_manifes
 from natsctl.client.backup.obfuscation import Obfuscated, Obfuscator, check_key_file, key_file_of
 from natsctl.client.backup.reader import OpenBackup, open_backup
 from natsctl.client.backup.renaming import renamed, renaming_of
-from natsctl.client.backup.save import SavedStream
+from natsctl.client.backup.save import SavedStream, state_fields
 from natsctl.client.backup.writer import BackupWriter, check_free
 
 _REMOVALS = (b"DEL", b"PURGE")
@@ -176,25 +176,17 @@ class _Entry(NamedTuple):
     gone: bool
 
 
-def choose(
-    backup: OpenBackup,
-    pick: MessageSelection,
-    *,
-    last_per_subject: int = 0,
-    kv_compact: bool = False,
-    since_ns: int = 0,
-) -> Choice:
-    """Return the choice of what passes `pick`, and of that the newest of each subject where either is asked for.
+def choose(backup: OpenBackup, edit: Edit, since_ns: int) -> Choice:
+    """Return the messages that the edit keeps; kept ones from before `since_ns` are counted.
 
-    `kv_compact` keeps the newest of each key and drops removed keys; messages kept from before `since_ns` are
-    counted. Raises StorageError; UsageError where compaction is asked for and the stream is no bucket.
+    Raises StorageError; UsageError for a compaction of a stream that is not a bucket.
     """
-    if kv_compact:
+    if edit.kv_compact:
         _check_bucket(backup)
-    choice = Choice(pick)
+    pick, choice = edit.pick, Choice(edit.pick)
     report, subjects, kept = choice.report, set[int](), set[int]()
     latest: dict[bytes, deque[_Entry]] = {}
-    depth = 1 if kv_compact else last_per_subject
+    depth = 1 if edit.kv_compact else edit.last_per_subject
     for message in chain.from_iterable(read_messages(backup)):
         report.source_messages += 1
         subjects.add(hash(message.subject))
@@ -205,7 +197,7 @@ def choose(
                 message.header
             )
         elif depth:
-            gone = kv_compact and _is_tombstone(message.header)
+            gone = edit.kv_compact and _is_tombstone(message.header)
             latest.setdefault(message.subject, deque(maxlen=depth)).append(_Entry(message.seq, message.ts_ns, gone))
             report.kept += 1
         else:
@@ -214,7 +206,7 @@ def choose(
             choice.older += message.ts_ns < since_ns
     report.source_subjects, report.kept_subjects = len(subjects), len(kept)
     if depth:
-        _keep_latest(choice, latest, kv_compact, since_ns)
+        _keep_latest(choice, latest, edit.kv_compact, since_ns)
     return choice
 
 
@@ -233,7 +225,7 @@ def _keep_latest(choice: Choice, latest: dict[bytes, deque[_Entry]], kv_compact:
 
 
 def _check_bucket(backup: OpenBackup) -> None:
-    """Raise UsageError where the stream is no key-value bucket."""
+    """Raise UsageError for a stream that is not a key-value bucket."""
     bucket, subjects = backup.stream.removeprefix("KV_"), backup.config.get("subjects")
     if not bucket or bucket == backup.stream or subjects != [f"$KV.{bucket}.>"]:
         raise UsageError(f"--kv-compact requires a KV bucket backup: {backup.stream} is no key-value bucket")
@@ -251,7 +243,7 @@ def _is_tombstone(header: bytes) -> bool:
 class EditedBackup(SavedStream):
     """A backup made from another one, with the numbers of read and kept messages.
 
-    `warnings` say which limits of the stream remove messages at the restore; `obfuscation` is there where names were
+    `warnings` list limits of the stream that remove messages at the restore; `obfuscation` is present if names were
     replaced.
     """
 
@@ -309,13 +301,8 @@ def edit_backup(
         config = _config(backup, edit, hidden)
         renaming = renaming_of(backup, config) if edit.name and hidden is None else None
         config = renaming.config(config) if renaming else config
-        choice = choose(
-            backup,
-            edit.pick,
-            last_per_subject=edit.last_per_subject,
-            kv_compact=edit.kv_compact,
-            since_ns=time.time_ns() - age if (age := int(config.get("max_age") or 0)) > 0 else 0,
-        )
+        max_age_ns = int(config.get("max_age") or 0)
+        choice = choose(backup, edit, time.time_ns() - max_age_ns if max_age_ns > 0 else 0)
         consumers = edit.consumers and not edit.renumber
         keep = None if edit.keeps_all else choice
         settings: dict[str, Any] = {"consumers": consumers, "renumber": edit.renumber, "on_read": on_read}
@@ -338,14 +325,9 @@ def edit_backup(
     return EditedBackup(
         stream=config["name"],
         target=str(target),
-        bytes=state["bytes"],
         archive_bytes=size,
         chunks=0,
         elapsed=int((time.monotonic() - begun) * 1e9),
-        messages=state["messages"],
-        first_seq=state["first_seq"],
-        last_seq=state["last_seq"],
-        consumers=state["consumer_count"],
         archive=edit.version,
         method="rewritten",
         attempts=1,
@@ -353,6 +335,7 @@ def edit_backup(
         consumers_dropped=max(0, had - state["consumer_count"]),
         warnings=_warnings(config, state, choice, edit),
         obfuscation=obfuscated,
+        **state_fields(state),
     )
 
 
@@ -412,7 +395,7 @@ def _warnings(config: dict[str, Any], state: dict[str, Any], choice: Choice, edi
 
 @contextmanager
 def _key_file(hidden: Obfuscator | None, target: Path, given: Path | None) -> Iterator[None]:
-    """Write the key file of a backup where names were replaced, and remove a new one if the backup is not written."""
+    """Write the key file of a backup with replaced names, and remove a new one if the backup is not written."""
     is_new = hidden is not None and hidden.save(target, given)
     try:
         yield

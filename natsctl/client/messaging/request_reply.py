@@ -1,8 +1,8 @@
 """Requests and replies.
 
 Requests with their answers as they come, and the failure that an answer's headers report; requests and replies of
-other clients, matched by subject; and the answering of requests, also by a program, run without a shell and
-reads the body from stdin.
+other clients, matched by subject; and the answering of requests, also by a program that runs without a shell and reads
+the body from stdin.
 """
 
 from __future__ import annotations
