@@ -8,7 +8,6 @@ from natsctl.api.errors import ProtocolError
 from natsctl.hints import Final
 
 VERSION: Final = b"NATS/1.0"
-NO_RESPONDERS_BLOCK: Final = b"NATS/1.0 503\r\n\r\n"
 
 # Publishing
 MSG_ID: Final = b"Nats-Msg-Id"
@@ -50,7 +49,6 @@ NUM_PENDING: Final = b"Nats-Num-Pending"
 UP_TO_SEQUENCE: Final = b"Nats-UpTo-Sequence"
 MSG_SIZE: Final = b"Nats-Msg-Size"
 PENDING_MESSAGES: Final = b"Nats-Pending-Messages"
-PENDING_BYTES: Final = b"Nats-Pending-Bytes"
 LAST_CONSUMER: Final = b"Nats-Last-Consumer"
 LAST_STREAM: Final = b"Nats-Last-Stream"
 CONSUMER_STALLED: Final = b"Nats-Consumer-Stalled"

@@ -81,7 +81,6 @@ class CloseReason(Enum):
     AUTHENTICATION_EXPIRED = "Authentication Expired"
     MISSING_ACCOUNT = "Missing Account"
     REVOKED = "Credentials Revoked"
-    MESSAGE_HEADER_VIOLATION = "Message Header Violation"
     NO_RESPONDERS_REQUIRES_HEADERS = "No Responders Requires Headers"
     WRONG_PORT = "Incorrect Port"
     WRONG_GATEWAY = "Wrong Gateway"

@@ -62,6 +62,12 @@ def make_private_folder(folder: Path) -> None:
         missing.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
 
 
+def sync_file(file: IO[bytes]) -> None:
+    """Make what was written to a file durable."""
+    file.flush()
+    os.fsync(file.fileno())
+
+
 @contextmanager
 def atomic_write(path: Path, mode: int | None = None, *, durable: bool = False) -> Iterator[IO[bytes]]:
     """Yield a file to write. It becomes `path` on success; a failure removes it. Raises OSError.

@@ -37,7 +37,7 @@ Append = tuple[int, bytes, int, bool]
 
 
 class Commit:
-    """Work taken from one committable. `run` may be called in any thread, once; it touches nothing but the disk."""
+    """The work of one committable. `run` may be called once, in any thread; it touches only the disk."""
 
     __slots__ = ("callbacks", "last_seq")
 
@@ -47,21 +47,20 @@ class Commit:
     """Whether `run` does no more than append a little to files that are open, and sync them."""
     syncs = True
     """Whether `run` waits for a sync."""
-
-    def take_appends(self) -> tuple[Append, ...]:
-        """Return all the work of `run` if it only appends to open files with descriptors, else nothing."""
-        return ()
+    creates = removes = False
+    """Whether it creates the files of a new stream, or removes the files of a deleted one."""
 
     def __init__(self, last_seq: int, callbacks: list[Settled]) -> None:
         self.last_seq = last_seq
         self.callbacks = callbacks
 
-    creates = removes = False
-    """Whether it creates the files of a new stream, or removes the files of a deleted one."""
+    def take_appends(self) -> tuple[Append, ...]:
+        """Return all the work of `run` if it only appends to open files with descriptors, else nothing."""
+        return ()
 
     @property
     def found_no_room(self) -> bool:
-        """Return whether something of it found no room on the disk and was taken back."""
+        """Return whether a part of it found no room on the disk and was undone."""
         return False
 
     @property
@@ -81,22 +80,22 @@ class Committable(Protocol):
     """Interface of the members of `Store.dirty` for the shell."""
 
     def begin_commit(self) -> Commit | None:
-        """Take everything buffered; None when a commit is in flight or nothing is to do. Loop thread."""
+        """Return the commit of everything buffered; None while one is in flight or without work. Loop thread."""
 
     def finish_commit(self, commit: Commit, error: OSError | StoreError | None = None) -> None:
-        """Settle what `commit.run` did. Loop thread."""
+        """Apply the outcome of `commit.run`. Loop thread."""
 
 
 NO_TOMBS: Final = array("Q")
 """The removed sequences of a commit without any; nothing is added to it."""
 SMALL_BYTES = 16 * 1024
-"""Bytes of a commit that is small: about a hundred messages of 128 bytes."""
+"""Max size of a small commit: about a hundred messages of 128 bytes."""
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""A full disk, a used-up quota, and a limit on the length of files (RLIMIT_FSIZE): nothing went in, later it may."""
+"""A full disk, an exceeded quota, and a limit on file sizes (RLIMIT_FSIZE): nothing was written; it may work later."""
 
 
 class Erasure(NamedTuple):
-    """Bytes that take the place of an erased message."""
+    """Bytes that replace an erased message."""
 
     file: SegmentFile
     offset: int
@@ -145,9 +144,9 @@ class CommitPlan(msgspec.Struct):
     journal: JournalWork | None = None
     erasures: list[Erasure] = msgspec.field(default_factory=list)
     asked: int = 0
-    """Number of these that a caller waits for; the others were left over."""
+    """Number of erasures that a caller waits for; the others are from earlier commits."""
     tombs: array[int] = NO_TOMBS
-    """Sequences that the records of this commit say were removed."""
+    """Sequences that this commit records as removed."""
     unlinks: list[str] = msgspec.field(default_factory=list)
     sync_names: bool = False
     """Whether unlinked files, now or before, must not reappear: they could hold erased messages."""
@@ -202,8 +201,8 @@ def replace_file(disk: Disk, path: str, data: bytes) -> None:
         raise
     try:
         disk.fsync_dir(path.rpartition("/")[0])
-    except OSError as error:  # the file stands there: not even a lack of space leaves everything as it was
-        raise OSError(errno.EIO, f"sync failed: {error}") from error
+    except OSError as error:  # the file is replaced: not even a lack of space leaves everything unchanged
+        raise sync_error(error) from error
 
 
 class FileCommit(Commit):
@@ -239,7 +238,7 @@ class FileCommit(Commit):
         self.removes = bool(plan.trash_folder)
         self.full = self.journal_full = self.meta_full = self.rewritten = False
         self.records_full = False
-        """Whether not even the records found room: the next commit has to do everything that was not done."""
+        """Whether not even the records found room: the next commit has to do all of the work."""
         self.unerased: dict[Erasure, StoreError] = {}
         """Erasures in compressed or encrypted segments that could not be done, and why; their records are on disk."""
         self.settled_end = plan.offset + len(plan.data)

@@ -109,7 +109,7 @@ class Authority:
 
 
 def _signing() -> x509.KeyUsage:
-    """Return the use of an authority's key, without which strict clients refuse its certificates."""
+    """Return the use of an authority's key: without it strict clients refuse its certificates."""
     from cryptography import x509
 
     unused = ("content_commitment", "key_encipherment", "data_encipherment", "key_agreement", "encipher_only")
@@ -123,7 +123,7 @@ def _signing() -> x509.KeyUsage:
 
 
 def subject(*attributes: tuple[str, str]) -> x509.Name:
-    """Return a subject of attributes by their short names, in their order; `+O` joins the element before it."""
+    """Return a subject of attributes by their short names, in order; `+O` joins the element before it."""
     from cryptography import x509
     from cryptography.x509.oid import NameOID
 

@@ -27,7 +27,7 @@ _PAUSE_S: Final = 0.15
 
 
 class PromptLine(Vertical):
-    """An input with its candidates above it; hidden until it is asked for something."""
+    """An input with its candidates above it; hidden until `ask`."""
 
     BINDINGS: ClassVar[list[Any]] = [
         Binding("escape", "leave", show=False),
@@ -36,7 +36,7 @@ class PromptLine(Vertical):
     ]
 
     class LineEvent(Message):
-        """Something happened to the line; handlers of one kind get no other."""
+        """Base class of the line's events."""
 
         def __init__(self, purpose: str, text: str) -> None:
             super().__init__()
@@ -49,7 +49,7 @@ class PromptLine(Vertical):
         """The line was changed."""
 
     class LineLeft(LineEvent):
-        """The line was given up."""
+        """The line was left with Esc."""
 
     def __init__(self, leading: Callable[[], Sequence[str]], **options: Any) -> None:
         super().__init__(**options)
@@ -110,7 +110,7 @@ class PromptLine(Vertical):
         self.post_message(self.LineEntered(self.purpose, event.value))
 
     def action_leave(self) -> None:
-        """Give the line up."""
+        """Leave the line."""
         text = self.query_one(Input).value
         self.close()
         self.post_message(self.LineLeft(self.purpose, text))

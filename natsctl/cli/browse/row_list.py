@@ -1,4 +1,4 @@
-"""A list of rows that are drawn when they are looked at: it costs the same for ten rows and for a million."""
+"""A list that draws only the rows on the screen: it costs the same for ten rows and for a million."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class RowList(ScrollView, can_focus=True):
     ]
 
     class RowEvent(Message):
-        """Something happened to the cursor; handlers of one kind get no other."""
+        """Base class of the cursor's events."""
 
         def __init__(self, rows: RowList) -> None:
             super().__init__()
@@ -179,7 +179,7 @@ def short(number: float) -> str:
 
 
 def cut(text: str, width: int) -> str:
-    """Return a text in exactly `width` columns, its end cut or filled up."""
+    """Return a text in exactly `width` columns, cut or padded."""
     if text.isascii():
         return text.ljust(width) if len(text) <= width else f"{text[: max(width - 1, 0)]}…"
     while length(text) > width:

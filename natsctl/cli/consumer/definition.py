@@ -359,13 +359,13 @@ PREVIEW_NAMES = {
     "stream_seq": "opt_start_seq",
     "start_time": "opt_start_time",
 }
-"""Fields of a consumer as JetStream's technical preview spelled them, in files that are still about."""
+"""Fields of a consumer as JetStream's technical preview spelled them; such files still exist."""
 
 
 def renamed_from_preview(document: Mapping[str, Any], path: str) -> Config:
-    """Return the consumer in the file with today's names of fields; a note says which names are old.
+    """Return the consumer in the file with the current names of fields; notes report the old names.
 
-    A field that is there by both names keeps the value of today's. The zero time is no time.
+    A field given by both names keeps the value of the current one. The zero time is no time.
     """
     config = dict(document)
     old = {key: config.pop(key) for key in PREVIEW_NAMES if key in config}

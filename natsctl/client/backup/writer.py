@@ -40,6 +40,7 @@ from natsctl.api.errors import ProtocolError, UsageError, file_errors
 from natsctl.api.stream import StreamConfig, StreamState
 from natsctl.api.subjects import is_valid_name
 from natsctl.api.times import format_time, parse_time
+from natsctl.client.atomic_file import sync_file
 from natsctl.client.backup.archives import ArchiveSummary
 from natsctl.client.backup.manifest import (
     DATA_NAME,
@@ -118,7 +119,7 @@ class BackupWriter:
         ]
         with file_errors(f"cannot write the backup {self.target}"):
             # A single file is synced once, when it is complete: three syncs less for each stream of an account.
-            settle: Callable[[IO[bytes]], None] = _flush if self._single else _sync
+            settle: Callable[[IO[bytes]], None] = _flush if self._single else sync_file
             settle(self._data)
             self._data.close()
             (self._folder / DATA_NAME).rename(self._folder / name_of_data)
@@ -139,7 +140,7 @@ class BackupWriter:
             with _tar_writer(file, zipped) as tar:
                 for name in (META_NAME, MANIFEST_NAME, name_of_data):
                     tar.add(self._folder / name, arcname=name, recursive=False, filter=_owner_only)
-            _sync(file)
+            sync_file(file)
         packed.replace(self.target)
         sync_folder(self.target.parent)
         shutil.rmtree(self._folder)
@@ -200,11 +201,6 @@ def _owner_only(member: tarfile.TarInfo) -> tarfile.TarInfo:
 
 def _flush(file: IO[bytes]) -> None:
     file.flush()
-
-
-def _sync(file: IO[bytes]) -> None:
-    file.flush()
-    os.fsync(file.fileno())
 
 
 def sync_folder(folder: Path) -> None:

@@ -2,7 +2,7 @@
 
 Every server that a message with the header `Nats-Trace-Dest` reaches sends a report to that subject; with
 `Nats-Trace-Only` none of them delivers it. A message that leaves for another server has a hop number, and that server's
-report has the same number: so it is known which reports are still to come, and how they are connected.
+report has the same number: this shows the missing reports, and how reports are connected.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ HOP = "Nats-Trace-Hop"
 ROOT = ""
 MAX_REPORTS = 10_000
 LATE_S = 1.0
-"""Maximum wait for a report that a server's hop announced, once the first one is there."""
+"""Maximum wait for the reports that hops announce, after the first report."""
 PARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(?:-.*)?")
 """Value of `traceparent`: version, trace, span, flags. Source: W3C Trace Context, used by OpenTelemetry."""
 CONNECTIONS = {0: "Client", 1: "Router", 2: "Gateway", 3: "System", 4: "Leafnode", 5: "JetStream", 6: "Account"}

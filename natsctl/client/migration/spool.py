@@ -34,7 +34,7 @@ from natsctl.api.archive.archive_reader import ArchiveReader
 from natsctl.api.archive.archive_v2 import WriterV2, read_records
 from natsctl.api.archive.s2 import FrameReader, FrameWriter, S2FrameError
 from natsctl.api.errors import ApiResponseError, ErrCode, ProtocolError, StorageError, file_errors
-from natsctl.client.atomic_file import PRIVATE
+from natsctl.client.atomic_file import PRIVATE, sync_file
 from natsctl.client.backup.manifest import Document
 from natsctl.client.backup.save import IDLE_S, BackupSnapshot, SaveOptions, read_window
 from natsctl.client.backup.transfer import OnProgress, RetryingManager, TransferProgress, ignore_progress
@@ -154,9 +154,9 @@ class Spool:
         )
         with file_errors(f"cannot write to {self.folder}"):
             self._data.write(packed)
-            _synced(self._data)
+            sync_file(self._data)
             self._index.write(msgspec.json.encode(segment) + b"\n")
-            _synced(self._index)
+            sync_file(self._index)
         self.segments.append(segment)
         self.messages += segment.messages
         self.reached = segment.reached
@@ -217,11 +217,6 @@ def _opened(path: Path) -> IO[bytes]:
     """Return a file for reading and writing that only its owner may read."""
     path.touch(PRIVATE)
     return path.open("r+b")
-
-
-def _synced(file: IO[bytes]) -> None:
-    file.flush()
-    os.fsync(file.fileno())
 
 
 class Kept:

@@ -160,7 +160,7 @@ class PushDelivery:
         return (self._flow is not None and self._flow.stalled()) or self._consumer.budget.congested(self._subject)
 
     def _is_routed(self) -> bool:
-        """Return whether the route of the deliver subject is known; a long search for it goes on in later turns."""
+        """Return whether the route of the deliver subject is known; a long search for it continues in later turns."""
         routes, clock = self._consumer.account.routes, self._consumer.engine.clock
         until_ns = clock.monotonic_ns() + SLICE_NS
         if not routes.wide or routes.walked(self._subject, lambda: clock.monotonic_ns() <= until_ns):
@@ -225,14 +225,14 @@ class PushDelivery:
         return True
 
     def _ask(self) -> None:
-        """Ask the client to answer for everything sent so far, unless a request is out already."""
+        """Ask the client to answer for everything sent so far, unless a request is already open."""
         flow = self._flow
         if flow is not None and not flow.pending_reply:
             flow.ask(self._consumer.flow_reply())
             self._consumer.account.publish(self._subject, flow.pending_reply, FLOW_REQUEST, b"")
 
     def _heartbeat(self) -> None:
-        """Send an idle heartbeat if nothing else went out for that long, and arm the next look."""
+        """Send an idle heartbeat if nothing else was sent for that long, and set the next alarm."""
         consumer = self._consumer
         now_ns, interval = consumer.engine.clock.monotonic_ns(), consumer.config.idle_heartbeat
         if now_ns - self.last_ns >= interval:

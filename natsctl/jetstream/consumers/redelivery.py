@@ -84,7 +84,7 @@ class Redelivery:
     def rebuilding(self) -> Steps[None]:
         """Rebuild every deadline from the state (after recovery, an update, or too many stale ones).
 
-        Another one that begins meanwhile, or `clear`, takes its place.
+        A later rebuild, or `clear`, cancels it.
         """
         since = self._since = []
         due: list[tuple[int, int, Sequence[int]]] = []
@@ -305,8 +305,8 @@ class Retry:
         """Drop the pending entry of a removed message.
 
         With ack policy all it counts as acknowledged, with all before it, as in nats-server. With ack policy
-        flow_control only it counts, unlike there: earlier messages are on their way to a stream that may not have them
-        yet, and a work queue would remove messages that are stored nowhere else.
+        flow_control only this one counts, unlike in nats-server: earlier messages are in flight to a stream that may
+        not have them yet, and a work queue would remove messages that are stored nowhere else.
         """
         consumer = self._consumer
         entry = consumer.state.pending.get(sseq)

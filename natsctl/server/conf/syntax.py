@@ -222,7 +222,7 @@ class ConfBlock(dict[str, ConfItem]):
 
 
 def load_file(path: Path, environment: Mapping[str, str]) -> ConfBlock:
-    return _Parser(_read(path), str(path), path.parent, environment).document()
+    return load_text(_read(path), environment, str(path), path.parent)
 
 
 def load_text(text: str, environment: Mapping[str, str], name: str = "nats.conf", folder: Path = Path()) -> ConfBlock:

@@ -39,13 +39,13 @@ from natsctl.spark.source.stream_reader import Admission, lag_metrics
 
 MAX_MESSAGES: Final = 100_000
 MAX_BYTES: Final = 64 << 20
-"""Default limit of a batch: it is in the memory of the driver and of its tasks."""
+"""Default limits of a batch: it is in the memory of the driver and of its tasks."""
 PART_MESSAGES: Final = 5_000
 PART_BYTES: Final = 8 << 20
-"""Beyond either there is another task; Spark sends no task of more than 128 MiB."""
+"""Limits of a task; Spark sends no task of more than 128 MiB."""
 ROWS: Final = 10_000
 NO_INBOX: Final = b" "
-"""No subject begins so: a part has no statuses among its deliveries."""
+"""No subject begins with it: a part has no statuses among its deliveries."""
 NO_DELIVERY: Final = "a part holds something else than deliveries"
 MAX_RUNS: Final = 1_000
 """Maximum runs of sequences in an offset: 20 KB of a checkpoint."""
@@ -167,7 +167,7 @@ class JetStreamAckedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """Return the messages of a batch; none of one that another run of the query took and did not finish."""
+        """Return the messages of a batch; none if another run of the query pulled it and did not finish it."""
         before, until = parse(self._durable, start), parse(self._durable, end)
         if before == until:
             return []
@@ -177,7 +177,7 @@ class JetStreamAckedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [*_parts(self._batch.deliveries, self._parts)]
 
     def _give_back(self, until: Taken, messages: int) -> None:
-        """Refuse the messages held by an ended run of the query, so that they are redelivered immediately."""
+        """Nack the messages of a run of the query that ended, so that they are redelivered immediately."""
         about = self._seen()
         named = bool(until.held) and until.created == about.created
         _log.warning(
@@ -198,7 +198,7 @@ class JetStreamAckedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     yield self._shape.batch(self._durable.stream, rows)
 
     def _rows(self, sid: bytes, frames: bytes) -> Iterator[Rows]:
-        """Yield the messages of a pull, one by one only where the subjects to acknowledge are columns too."""
+        """Yield the messages of a pull, one by one only if ack subjects are a requested column."""
         if self._shape.wants_replies:
             yield from rows_of(frames)
             return

@@ -43,21 +43,21 @@ class ReadRange:
 
 @dataclass(frozen=True)
 class FetchLimits:
-    """The amount that is asked for at once, two requests on their way at any time."""
+    """Limits of one request; two are open at any time."""
 
     messages: int = 10_000
     bytes: int = 8 << 20
     """Below the server's max_pending of 64 MiB, beyond which it closes the connection as a slow consumer."""
     timeout_s: float = 30.0
-    """Without any data for that long, reading restarts after the last message."""
+    """Time without any data after which reading restarts after the last message."""
 
 
 WINDOW_BYTES: Final = 2 << 20
-"""Bytes that are decoded at once. Half of it costs a fifth more for each message, as each column has a fixed cost;
-twice as much is more than two pulls bring, so that servers wait."""
+"""Bytes that are decoded at once. With half of it each message costs a fifth more: each column has a fixed cost;
+twice as much is more than two pulls bring, so servers would wait."""
 SHORT_WAIT_S: Final = 0.01
-"""Time to wait for more while a window is not full. A server that sends little at once, or that shares the
-reader's cores, is not that long silent in between; at the end of a range it is waited in vain."""
+"""Time to wait for more while a window is not full: longer than the pauses of a server that sends
+little at once, or shares the reader's cores."""
 
 
 class ReadInterruptedError(ServerUnreachableError):
@@ -98,8 +98,8 @@ class Task:
 
         Raises ReadInterruptedError.
 
-        Messages requested twice because of a lost connection are returned once. A message after the range is its end:
-        the last sequences of a range may be of other subjects.
+        Messages requested twice because of a lost connection are returned once. A message after the range ends it: the
+        last sequences of a range may have other subjects.
         """
         if len(rows.seqs) > 1 and not rising(rows.seqs):
             raise ReadInterruptedError(f"messages of {self.stream} came out of order after {self.at}")

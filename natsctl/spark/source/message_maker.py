@@ -32,12 +32,12 @@ EXPECTED = {
 }
 """Columns of numbers that become headers; a row with null has no such header."""
 READ_ONLY = ("stream", "seq", "timestamp")
-"""Columns that reading gives and writing leaves to the server."""
+"""Columns that only reading has: the server sets them."""
 
 
 @dataclass(frozen=True)
 class Roles:
-    """Names of the columns; empty where the frame has no such column."""
+    """Names of the columns; empty if the frame has no such column."""
 
     subject: str
     fixed_subject: str
@@ -59,7 +59,7 @@ class Roles:
 
 
 class _MessageColumns:
-    """The columns of a frame by their names without case, and which of them have a meaning by now."""
+    """The columns of a frame by their names in lower case; `taken` are the ones that have a role."""
 
     def __init__(self, schema: StructType) -> None:
         self.names = schema.names
@@ -139,7 +139,7 @@ def _tombstones(options: Options, value: str) -> bool:
 
 
 def _msg_id(columns: _MessageColumns, named: str, whole: bool) -> str:
-    """Return the column of the ids; one that was named by an option is part of a JSON payload nevertheless."""
+    """Return the column of the ids; a column named by the option is also part of a JSON payload."""
     found = columns.take(named or MSG_ID, StringType, IntegralType, keep=bool(named) and whole)
     if named and not found:
         raise OptionError(f"option msgIdColumn: the frame has no column {named}; it has {', '.join(columns.names)}")
@@ -169,7 +169,7 @@ def _check_payload(value: str, fields: tuple[str, ...], whole: bool) -> None:
 
 
 def _check_headers(name: str, kind: DataType) -> None:
-    """Take a map, or what reading gives: an array of key and value."""
+    """Accept a map, or an array of key and value as reading returns it."""
     texts = (StringType, BinaryType)
     if isinstance(kind, MapType):
         fits = isinstance(kind.keyType, StringType) and isinstance(kind.valueType, texts)
@@ -225,7 +225,7 @@ def _plain(value: Any, kind: pa.DataType) -> Any:
 
 
 def _single(value: float) -> float:
-    """Return the number with no more digits than 32 bits need: 0.1 for 0.10000000149011612."""
+    """Return the number with the digits that 32 bits need: 0.1 for 0.10000000149011612."""
     texts = (f"{value:.{digits}g}" for digits in range(6, 10))
     return next(near for near in map(float, texts) if struct.unpack(_SINGLE, struct.pack(_SINGLE, near))[0] == value)
 
@@ -246,11 +246,11 @@ def _simple(value: Any) -> Any:
 
 
 SLICE_BYTES = 64 << 20
-"""Bytes of a batch that are made into messages at once; Arrow joins texts up to 2 GiB."""
+"""Max size of a batch that is converted at once; Arrow joins texts up to 2 GiB."""
 _NO_SUBJECT = r"^$|[\s\x0b]|^\.|\.\.|\.$|(?:^|\.)[*>](?:\.|$)"
-"""Texts that no server stores, or takes for the end of the subject; other control characters are letters to it."""
+"""Subjects that no server stores, or that end early on the wire; servers accept other control characters."""
 _NO_TARGET = r"^\$(?:JS|SYS)\."
-"""Messages to the API's subjects would be obeyed, not stored."""
+"""Messages to the API's subjects would be executed, not stored."""
 _KV_OPERATION = r"(?i)(?:^|\r\n)KV-Operation:"
 
 
@@ -317,7 +317,7 @@ class MessageMaker:
         return (pa.repeat(subjects[0], batch.num_rows) if self._roles.fixed_subject else subjects), covered
 
     def _payloads(self, batch: pa.RecordBatch) -> pa.BinaryArray:
-        """Return the payloads: a value that is null is an empty one, or the text null in JSON."""
+        """Return the payloads: null becomes an empty payload, or the text null in JSON."""
         if self._roles.fields:
             return binary_array(json_objects(batch, self._roles.fields))
         column = batch.column(self._roles.value)
