@@ -28,7 +28,7 @@ from natsctl.cli.framework.flags import (
 from natsctl.cli.framework.parameters import Argument, Option
 from natsctl.cli.framework.resolve import pick_stream, suggesting
 from natsctl.cli.framework.session import Session
-from natsctl.cli.framework.verbs import Verb
+from natsctl.cli.framework.verbs import verb
 from natsctl.cli.render.tables import render_table
 from natsctl.cli.render.text import ago, count, safe, when
 from natsctl.client.deadletters.capture import EVERY_STREAM, CaptureOptions, capture_streams, capture_to_disable
@@ -520,62 +520,40 @@ def _note_skipped(skipped: Sequence[SkippedMessage]) -> None:
 
 
 VERBS = (
-    Verb(
+    verb(
         "enable",
         enable,
-        answer="deadletter:CaptureDocument",
-        examples=("natsctl deadletter enable ORDERS --max-age 30d --copy", "natsctl dlq enable --all --replicas 3"),
+        "deadletter:CaptureDocument",
+        "natsctl deadletter enable ORDERS --max-age 30d --copy",
+        "natsctl dlq enable --all --replicas 3",
     ),
-    Verb(
-        "disable",
-        disable,
-        answer="deadletter:DisabledCapture",
-        examples=("natsctl deadletter disable ORDERS",),
-    ),
-    Verb(
+    verb("disable", disable, "deadletter:DisabledCapture", "natsctl deadletter disable ORDERS"),
+    verb(
         "ls, list",
         ls,
-        answer="client.deadletters.letters:DeadLetter[]",
-        examples=("natsctl deadletter ls", "natsctl dlq ls ORDERS --consumer NEW --since 1h"),
+        "client.deadletters.letters:DeadLetter[]",
+        "natsctl deadletter ls",
+        "natsctl dlq ls ORDERS --consumer NEW --since 1h",
     ),
-    Verb(
-        "show, info",
-        show,
-        answer="deadletter:LetterDetails",
-        examples=("natsctl deadletter show ORDERS 17",),
+    verb("show, info", show, "deadletter:LetterDetails", "natsctl deadletter show ORDERS 17"),
+    verb("report", report, "client.deadletters.letters:DeadLetterCount[]", "natsctl deadletter report"),
+    verb("watch", watch, "client.deadletters.letters:DeadLetter*", "natsctl deadletter watch ORDERS"),
+    verb(
+        "run", run, "deadletter:CopyOutcome*", "natsctl deadletter run --copy", "natsctl deadletter run ORDERS --once"
     ),
-    Verb(
-        "report",
-        report,
-        answer="client.deadletters.letters:DeadLetterCount[]",
-        examples=("natsctl deadletter report",),
-    ),
-    Verb(
-        "watch",
-        watch,
-        answer="client.deadletters.letters:DeadLetter*",
-        examples=("natsctl deadletter watch ORDERS",),
-    ),
-    Verb(
-        "run",
-        run,
-        answer="deadletter:CopyOutcome*",
-        examples=("natsctl deadletter run --copy", "natsctl deadletter run ORDERS --once"),
-    ),
-    Verb(
+    verb(
         "replay",
         replay,
-        answer="client.deadletters.replay:ReplayReport",
-        examples=(
-            "natsctl deadletter replay ORDERS --dry-run",
-            "natsctl dlq replay ORDERS 17 18",
-            "natsctl dlq replay ORDERS --consumer NEW --to ORDERS.retry --rate 100",
-        ),
+        "client.deadletters.replay:ReplayReport",
+        "natsctl deadletter replay ORDERS --dry-run",
+        "natsctl dlq replay ORDERS 17 18",
+        "natsctl dlq replay ORDERS --consumer NEW --to ORDERS.retry --rate 100",
     ),
-    Verb(
+    verb(
         "discard",
         discard,
-        answer="client.deadletters.replay:DiscardReport",
-        examples=("natsctl deadletter discard ORDERS --until 7d", "natsctl dlq discard ORDERS 17 --messages"),
+        "client.deadletters.replay:DiscardReport",
+        "natsctl deadletter discard ORDERS --until 7d",
+        "natsctl dlq discard ORDERS 17 --messages",
     ),
 )

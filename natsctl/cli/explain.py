@@ -13,7 +13,7 @@ from natsctl.cli.framework.flags import ConsumerName, Json, StreamName
 from natsctl.cli.framework.parameters import Argument, Option
 from natsctl.cli.framework.resolve import pick_consumer, pick_stream, suggesting
 from natsctl.cli.framework.session import Session
-from natsctl.cli.framework.verbs import Verb
+from natsctl.cli.framework.verbs import verb
 from natsctl.cli.render.text import safe
 
 if TYPE_CHECKING:
@@ -109,28 +109,14 @@ def _views(explanation: Any) -> list[str]:
 
 
 VERBS = (
-    Verb(
+    verb(
         "consumer, con, c",
         consumer,
-        answer="client.explain.explanation:Explanation",
-        examples=("natsctl explain consumer ORDERS NEW", "natsctl explain consumer ORDERS NEW --check -j"),
+        "client.explain.explanation:Explanation",
+        "natsctl explain consumer ORDERS NEW",
+        "natsctl explain consumer ORDERS NEW --check -j",
     ),
-    Verb(
-        "stream, str, s",
-        stream,
-        answer="client.explain.explanation:Explanation",
-        examples=("natsctl explain stream ORDERS",),
-    ),
-    Verb(
-        "subject, sub",
-        subject,
-        answer="client.explain.subject:SubjectExplanation",
-        examples=("natsctl explain subject ORDERS.new",),
-    ),
-    Verb(
-        "message, msg, m",
-        message,
-        answer="client.explain.message:MessageExplanation",
-        examples=("natsctl explain message ORDERS 17",),
-    ),
+    verb("stream, str, s", stream, "client.explain.explanation:Explanation", "natsctl explain stream ORDERS"),
+    verb("subject, sub", subject, "client.explain.subject:SubjectExplanation", "natsctl explain subject ORDERS.new"),
+    verb("message, msg, m", message, "client.explain.message:MessageExplanation", "natsctl explain message ORDERS 17"),
 )
