@@ -1,6 +1,6 @@
 """JSON on the wire as nats-server writes and reads it.
 
-`encode` escapes like Go; `decode(strict=True)`, imported on first use, refuses what nats-server's strict API refuses,
+`encode` escapes like Go; `decode(strict=True)`, imported on first use, refuses the same as nats-server's strict API,
 with its texts.
 """
 

@@ -1,8 +1,8 @@
 """Normalisation and validation of consumer configurations, and the fields that an update may change.
 
-`normalise` sets the defaults in the config that it is given: callers pass a `copy`, so that a refusal leaves nothing
-behind. `CHECKS` has nats-server's order, so the same one of two mistakes is reported. A refused change is error 10012
-with the text of the first field that may not change, a deliver subject in use is 10013. Source:
+`normalise` sets the defaults in the config that it is given: callers pass a `copy`, so that a refusal changes nothing.
+`CHECKS` has nats-server's order, so the same one of two mistakes is reported. A refused change is error 10012 with the
+text of the first field that may not change, a deliver subject in use is 10013. Source:
 docs/compatibility.md#consumer-configuration and docs/compatibility.md#consumer-updates.
 """
 

@@ -594,5 +594,5 @@ class _EventReader:
             return None
         self._values += size
         if self._values > MAX_VALUES:
-            raise TextError(line, f"more than {MAX_VALUES:,} values, aliases counted as what they stand for")
+            raise TextError(line, f"more than {MAX_VALUES:,} values, with the values of aliases")
         return value

@@ -142,8 +142,7 @@ def verified_claims(token: str, kind: str, wanted: type[Any] = _AnyClaims) -> di
 def verifying_claims(token: str, kind: str, wanted: type[Any] = _AnyClaims) -> Steps[dict[str, Any]]:
     """Verify a JWT of that kind and return its claims; claims of version 1 are converted to version 2.
 
-    Keys are those of `wanted`, whatever their case. Neither times are checked nor whether the issuer is
-    trusted. Raises JwtError.
+    Keys are spelled as in `wanted`. Neither times nor trust in the issuer are checked. Raises JwtError.
     """
     claims, version, found = yield from _signed_claims(token, wanted)
     _check_issuer(claims["iss"], found)

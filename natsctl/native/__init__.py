@@ -1,4 +1,4 @@
-"""The optional native module: C code for what a server does for each message, and for bytes by the gigabyte.
+"""The optional native module: C code for a server's work on each message, and for bytes by the gigabyte.
 
 `lib` is the module, or None for the reason in `absent`: it was not built (no compiler, another platform), it is older
 than the sources next to it, or NATSCTL_PURE is set to anything but 0. The Python code stays the specification: each
@@ -34,4 +34,4 @@ try:
     _check()
     from natsctl.native import _native as lib
 except ImportError as _failure:
-    lib, absent = None, str(_failure)  # type: ignore[assignment]  # mypy reads the stub, which is always there
+    lib, absent = None, str(_failure)  # type: ignore[assignment]  # mypy reads the stub

@@ -49,7 +49,7 @@ def _command() -> list[str]:
     if os.name != "posix":
         raise BuildError("it needs POSIX threads")
     if platform.python_implementation() != "CPython" or sysconfig.get_config_var("Py_GIL_DISABLED"):
-        raise BuildError("it needs the stable ABI of CPython, which this Python does not have")
+        raise BuildError("it needs the stable ABI of CPython: this Python lacks it")
     compiler = shlex.split(os.environ.get("CC") or "cc")
     if shutil.which(compiler[0]) is None:
         raise BuildError(f"there is no compiler ({compiler[0]})")

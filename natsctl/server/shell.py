@@ -326,7 +326,7 @@ class Shell:
             try:
                 act()
             except Exception as error:  # the output of others is still sent
-                self.fault("what is done once a turn", error)
+                self.fault("the work of each turn", error)
                 self.wake()
         self._drain()
 

@@ -99,7 +99,7 @@ def _log_recovery(log: Log, report: RecoveryReport) -> None:
         log.error(f"stream {key} is damaged and stays closed, nothing was touched: {reason}")
     if report.damaged:
         log.error(
-            "put back what is missing and start again, or `natsctl server repair` makes streams of what can be read; "
+            "put back what is missing and start again, or `natsctl server repair` saves the readable messages; "
             "`natsctl stream rm` gives one up and frees its name"
         )
     if report.streams:

@@ -524,7 +524,7 @@ class FileCommit(Commit):
         finally:
             file.close()
         if data is None:
-            damaged = StoreDamagedError(f"{segment.path}: what is to be erased lies in a damaged block")
+            damaged = StoreDamagedError(f"{segment.path}: the message to erase is in a damaged block")
             self.unerased.update((Erasure(segment, *spot), damaged) for spot in group)
             return
         try:

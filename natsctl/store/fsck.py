@@ -239,7 +239,7 @@ def _judge_meta(
         check.damage.append(f"{path} belongs to another stream than the one that stood here")
     elif meta_record.version < high_water.meta_version:
         check.damage.append(
-            f"{path} is older than what was synced: version {meta_record.version}, not {high_water.meta_version}"
+            f"{path} is older than its synced state: version {meta_record.version}, not {high_water.meta_version}"
         )
     elif meta_record.version > high_water.meta_version and check.stopped_cleanly:
         check.damage.append(f"{path} is newer than the clean stop of the store")
@@ -261,7 +261,7 @@ def foreign_reason(check: StreamCheck, head: frame.FileHead, role: int) -> str:
         return ""
     place = head.base if role == frame.SEGMENT_FILE else head.generation
     if place > meta_record.unmarked[role != frame.SEGMENT_FILE]:
-        return f"has no identity, which every {kind} of this stream that is as new has"
+        return f"has no identity, unlike every {kind} of this stream that is as new"
     return ""
 
 
@@ -282,7 +282,7 @@ def _judge_foreign(check: StreamCheck) -> None:
     first = int(check.segments[0].name[:20])
     for name, reason in check.foreign.items():
         if int(name[:20]) < first <= check.floor:
-            check.notes.append(f"{check.folder}/{name} {reason}: it is not used and left alone")
+            check.notes.append(f"{check.folder}/{name} {reason}: it is not used and not changed")
         else:
             check.damage.append(f"{check.folder}/{name} {reason}")
 
@@ -302,7 +302,7 @@ def _leave_foreign_alone(disk: Disk, check: StreamCheck) -> None:
         if not reason and journal is not None and head.generation != int(journal[1]):
             reason = "is a copy of another journal"
         if reason:
-            check.notes.append(f"{check.folder}/{name} {reason}: it is not used and left alone")
+            check.notes.append(f"{check.folder}/{name} {reason}: it is not used and not changed")
             check.leftovers = [left for left in check.leftovers if left != name]
 
 
@@ -378,7 +378,7 @@ def sort_names(names: list[str], check: StreamCheck) -> tuple[list[tuple[int, in
         elif name.endswith(".tmp"):
             check.leftovers.append(name)
         elif name != "meta" and not name.endswith(".torn"):
-            check.notes.append(f"{check.folder}/{name} is not ours and is left alone")
+            check.notes.append(f"{check.folder}/{name} is not ours and is not changed")
     journals.sort()
     check.leftovers.extend(name for _, name in journals[:-1])
     current = {index_name(base, generation) for base, generation, _ in segments.values()}
@@ -483,7 +483,7 @@ def _judge_marks(check: StreamCheck, high_water: HighWaterEntry | None) -> None:
             elif check.stopped_cleanly:
                 check.damage.append(f"{name} is newer than the clean stop of the store")
         elif head.generation < mark.generation:
-            check.damage.append(f"{name} is older than what was synced: generation {mark.generation} is missing")
+            check.damage.append(f"{name} is older than its synced state: generation {mark.generation} is missing")
         elif head.salt != mark.salt:
             check.damage.append(f"{name} is not the file that was synced")
         elif head.generation > mark.generation and check.stopped_cleanly:
@@ -609,7 +609,7 @@ def _journal_conflict(check: StreamCheck, found: FoundSegment, high_water: HighW
         newer = check.stopped_cleanly and high_water.is_marked
         return " is newer than the clean stop of the store" if newer else ""
     if found.generation < known[0]:
-        return f" is older than what was synced: generation {known[0]} is missing"
+        return f" is older than its synced state: generation {known[0]} is missing"
     same = found.generation == known[0]
     if (
         scan.head is not None

@@ -61,7 +61,7 @@ def read_high_water(disk: Disk, store: bytes) -> HighWaterMarks:
     Raises StoreDamagedError if the file belongs to another store.
     """
     if not disk.exists(PATH):
-        missing = "WITNESS is missing: what was synced is known from the streams' own files alone"
+        missing = "WITNESS is missing: only the streams' own files show their synced state"
         return HighWaterMarks({}, note=missing if disk.listdir("streams") else "")
     file = disk.open_read(PATH)
     try:
@@ -74,7 +74,7 @@ def read_high_water(disk: Disk, store: bytes) -> HighWaterMarks:
         whose = f"store {head.identity.hex()}" if head.role == frame.HIGH_WATER_FILE else f"stream {head.stream_id}"
         raise StoreDamagedError(
             f"WITNESS belongs to {whose}, and FORMAT says store {store.hex()}: put the right one back, or move it away "
-            "to start without the proof of what was synced"
+            "to start without the proof of the synced state"
         )
     found = _Reading()
     for record in scan.records:
@@ -284,7 +284,7 @@ class HighWaterFile:
             return
         if error is not None:
             self._failed = True
-            self._log(f"WITNESS cannot be written and stays behind: {error}")
+            self._log(f"WITNESS cannot be written and is out of date: {error}")
             return
         if commit.anew:
             self.close()

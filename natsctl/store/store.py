@@ -129,8 +129,8 @@ class Store:
     def open(self) -> RecoveryReport:
         """Lock the folder and recover every stream; damaged ones are reported, refused and left untouched.
 
-        Raises StoreLockedError, StoreKeyError, StoreFormatError, StoreDamagedError (a store stood here and its parts
-        are gone), OSError.
+        Raises StoreLockedError, StoreKeyError, StoreFormatError, StoreDamagedError (the folder had a store and its
+        files are missing), OSError.
         """
         self._take_folder()
         report = RecoveryReport()
@@ -200,7 +200,7 @@ class Store:
             marks = marks._replace(clean_stop=False, is_complete=False)
             marks = marks._replace(
                 note=f"WITNESS is older than the store's last run ({marks.run}, not {run}): it was put back from an "
-                "earlier time, and what it says of each stream counts as the least that must be there"
+                "earlier time, and its entry of each stream counts as a lower bound"
             )
         if marks.note:
             report.notes.append(marks.note)
@@ -234,7 +234,7 @@ class Store:
             if marks.clean_stop:
                 unmark_clean_stop(self._disk)
             self._high_water.finish_commit(commit, error)
-            report.notes.append("no space left on the store's disk: what is there is served, publishes are refused")
+            report.notes.append("no space left on the store's disk: reads are served, publishes are refused")
             return
         self._high_water.finish_commit(commit)
         self._note_run_in_lock()
@@ -247,12 +247,12 @@ class Store:
             match = re.fullmatch(_FOLDER, name)
             unborn = re.fullmatch(_FOLDER, name.removesuffix(".new"))
             if name.endswith(".new") and unborn is not None and int(unborn[1]) in marks.entries:
-                report.notes.append(f"streams/{name} is not a creation that never ended, and is left alone")
+                report.notes.append(f"streams/{name} is not an unfinished creation, and is not changed")
             elif name.endswith(".new"):
                 remove_tree(self._disk, f"streams/{name}")
                 report.notes.append(f"streams/{name}: a creation that never ended was removed")
             elif match is None and not name.endswith(".gone"):
-                report.notes.append(f"streams/{name} is not ours and is left alone")
+                report.notes.append(f"streams/{name} is not ours and is not changed")
             elif match is not None:
                 stream_id = int(match[1])
                 entry = marks.entries.get(stream_id)

@@ -130,7 +130,7 @@ async def test_users_and_tls_of_the_configuration_are_not_in_the_way(tmp_path: P
 
 @pytest.mark.parametrize(
     ("account", "told"),
-    [("", "--apply: whose?"), ("BAR", "no account BAR has JetStream"), ("WEB", "no account WEB has JetStream")],
+    [("", "needs --apply_account"), ("BAR", "no account BAR has JetStream"), ("WEB", "no account WEB has JetStream")],
 )
 async def test_which_account_has_to_be_clear(tmp_path: Path, account: str, told: str) -> None:
     config = ACCOUNTS.format(secret="x", more="HR { jetstream: enabled }, WEB { }")

@@ -526,7 +526,7 @@ class Session:
             if isinstance(stream.backing, FileStream)
         )
         if of_another and unused:
-            unused = any(path in note and "left alone" in note for note in self._notes)
+            unused = any(path in note and "not changed" in note for note in self._notes)
         if any(path in reason for reason in found.damaged.values()):
             pass
         elif found.damaged and not path.endswith(".idx"):

@@ -40,9 +40,9 @@ from natsctl.api.times import ZERO_TIME, format_time, parse_time
 from natsctl.native import lib
 
 BLOCK_BYTES: Final = 1 << 20
-"""Size at which a block file of many records is closed; until then it is kept in memory."""
+"""Max size of a block file of many records; it is kept in memory until it is closed."""
 LARGE_BLOCK_BYTES: Final = 8 << 20
-"""Size at which a block file of few records is closed."""
+"""Max size of a block file of few records."""
 LANES: Final = 64
 """Records that make many: hashing fewer at once costs more for each."""
 

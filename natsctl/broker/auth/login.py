@@ -235,7 +235,7 @@ class Login:
         session = self._session
         options = parse_connect(body, self.options)
         if options is None:
-            session.notice("parse error: CONNECT is not what it should be")
+            session.notice("parse error: malformed CONNECT")
             session.close(CloseReason.PROTOCOL_VIOLATION)
             return
         for field, value in self.cookies.items():

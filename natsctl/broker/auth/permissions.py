@@ -29,7 +29,7 @@ RESPONSE_EXPIRES_NS: Final = 120 * 1_000_000_000
 class SubjectRules(msgspec.Struct, frozen=True):
     """Patterns for one direction; for subscriptions also `subject queue`, both with wildcards.
 
-    `deny` wins over `allow`; if `allow` is None everything that is not denied is allowed.
+    `deny` wins over `allow`; without `allow` everything that is not denied is allowed.
     """
 
     allow: tuple[str, ...] | None = None

@@ -109,7 +109,7 @@ class ConnectionLimits(msgspec.Struct, frozen=True):
 
 
 class AccountConfig(msgspec.Struct, frozen=True):
-    """The whole configuration of one account; `jetstream` is None without JetStream."""
+    """The whole configuration of one account."""
 
     name: str
     jetstream: AccountLimits | None = None

@@ -4,9 +4,9 @@ Theory of operation. The shell makes a link per connection, `accept` for one tha
 made, and treats it like a client's session from then on. A link is in `links` until its transport is closed; it serves
 an account once it is `registered`. What all links of an account share, its loop detection subject, is here too.
 
-On a connection that this server makes, nothing is sent before the other side's INFO: the remote's credentials sign its
-nonce. A second INFO names our account over there and what we may send and receive; this server obeys it by itself,
-because it would be cut off otherwise. Servers that do not send it are served by their first INFO.
+On a connection that this server makes, nothing is sent before the other side's INFO: the remote's credentials sign the
+nonce in it. A second INFO names our account over there and what we may send and receive; this server obeys it by
+itself, because it would be cut off otherwise. Servers that do not send it are served by their first INFO.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ REWRITE_BYTES: Final = 4 << 20
 """A journal smaller than this is never rewritten."""
 
 REWRITE_FACTOR: Final = 8
-"""Factor by which a journal may grow after its last rewrite."""
+"""Maximum growth of a journal since its last rewrite, as a factor."""
 
 UNSURE_DELIVERIES: Final = 1 << 24
 """More deliveries than the journal can lack after a crash: those of the second within which it is synced."""

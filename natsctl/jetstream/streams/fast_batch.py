@@ -2,7 +2,7 @@
 
 Theory of operation. The reply subject of a message holds all fields: `<inbox>.<id>.<flow>.<gap mode>.<place>.<op>.$FI`.
 A batch counts the highest place it has seen (`last`) and the highest that is durable (`persisted`); messages between
-stay in `waiting` until their commit ends, which sends `{"type":"ack"}` every `every` messages and, after the message
+stay in `waiting` until their commit ends. That sends `{"type":"ack"}` every `every` messages and, after the message
 that commits, the ack of the batch. A gap ends a batch, unless its publisher declared gaps `ok`. `every` doubles or
 halves towards the batch's share of `MAX_FLOW`. `_open` has batches in the order of their last message. Source:
 server/jetstream_batching.go and server/stream.go of nats-server, ADR-50.

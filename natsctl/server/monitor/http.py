@@ -277,7 +277,7 @@ class _Conversation:
 
     async def _write(self, data: bytes) -> None:
         if self._writer.is_closing():
-            raise ConnectionResetError("the client has gone")
+            raise ConnectionResetError("the client has disconnected")
         self._writer.write(data)
         async with asyncio.timeout(WRITE_S):
             await self._writer.drain()

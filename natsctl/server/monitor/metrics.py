@@ -121,8 +121,8 @@ _CONSUMER: Final = (
     ("num_redelivered", "Messages that were delivered more than once and await their ack"),
     ("num_waiting", "Pull requests that wait for messages"),
     ("num_pending", "Messages that were not delivered yet"),
-    ("ack_floor.stream_seq", "Sequence in the stream up to which everything is acked"),
-    ("ack_floor.consumer_seq", "Delivery up to which everything is acked"),
+    ("ack_floor.stream_seq", "Ack floor as a sequence in the stream"),
+    ("ack_floor.consumer_seq", "Ack floor as a delivery's number"),
 )
 """Fields of a consumer's info; a family has the name of its field."""
 _consumer_values: Final = attrgetter(*(field for field, _ in _CONSUMER))

@@ -411,7 +411,7 @@ JetStream Options:
         --sync <policy>              When messages are synced to disk: always (before every ack; default),
                                      a duration such as 1s, or never
         --archive_version <1|2>      Format of stream snapshots: 2, as nats-server 2.15 writes them (default),
-                                     or 1, which every nats-server restores; both can be restored
+                                     or 1, for every nats-server; both can be restored
         --apply <path>               Carry out these documents (files, folders; again for more) before clients can
                                      connect; `natsctl apply` does the same to a server that runs
         --apply_account <account>    The account that they are for, where more than one has JetStream
@@ -424,7 +424,7 @@ Logging Options:
         --log_format <text|json>     Lines of text (default), or a JSON document for each
     -s, --syslog                     Log to the syslog of this machine
     -r, --remote_syslog <url>        Log to a syslog: udp://HOST:PORT, tcp://HOST:PORT or unix:PATH
-        --log_size_limit <bytes>     Size at which a log file is renamed and a new one begun
+        --log_size_limit <bytes>     Max size of a log file; then it is renamed
         --max_traced_msg_len <len>   Bytes of a message that a trace shows
     -D, --debug                      Enable debugging output
     -V, --trace                      Trace the protocol of connections
@@ -443,5 +443,5 @@ TLS Options:
         --tlscacert <file>           Client certificate CA for verification
 
 Flags have one or two dashes; values follow a blank or `=`. This server is one node: clusters, gateways and MQTT need
-nats-server, which `natsctl cluster run` starts. docs/not-served.md lists the rest.
+nats-server: `natsctl cluster run` starts one. docs/not-served.md lists the rest.
 """

@@ -64,8 +64,8 @@ def _account(options: ServerOptions, broker: Broker, named: str) -> str:
         return named or known[0]
     if not known:
         raise UsageError("--apply: no account has JetStream", hint="say `jetstream: enabled` in the account's block")
-    hint = f"--apply_account takes one of {', '.join(sorted(known))}"
-    raise UsageError(f"--apply_account: no account {named} has JetStream" if named else "--apply: whose?", hint=hint)
+    text = f"--apply_account: no account {named} has JetStream" if named else "--apply needs --apply_account"
+    raise UsageError(text, hint=f"--apply_account takes one of {', '.join(sorted(known))}")
 
 
 def _operated_account(auth: JwtAuthenticator, broker: Broker, named: str) -> str:
@@ -73,7 +73,7 @@ def _operated_account(auth: JwtAuthenticator, broker: Broker, named: str) -> str
     from natsctl.api.jwt_token import JwtError
 
     if not named:
-        raise UsageError("--apply: whose?", hint="--apply_account takes the public key of an account")
+        raise UsageError("--apply needs --apply_account", hint="--apply_account takes the public key of an account")
     try:
         return finish(auth.book.look_up(named, broker.clock.now_ns())).name
     except JwtError as failure:

@@ -445,7 +445,7 @@ def client_context(options: TlsOptions | None) -> ssl.SSLContext:
 
 
 class ListenerTls:
-    """The TLS of a listener's new connections; `options` is None without TLS."""
+    """The TLS of a listener's new connections; without TLS, `options` is None."""
 
     def __init__(self, options: TlsOptions | None, allow_non_tls: bool = False) -> None:
         self._contexts: TlsContexts
