@@ -28,7 +28,7 @@ from natsctl.cli.render.tables import Table, render_table
 from natsctl.cli.render.text import ago, count, safe, when
 from natsctl.client import services
 from natsctl.client.messaging.messages import Outgoing
-from natsctl.client.messaging.request_reply import ReplyLimits, ask, failure_in
+from natsctl.client.messaging.request_reply import ReplyLimits, ask
 from natsctl.client.services import (
     EchoService,
     Endpoint,
@@ -253,10 +253,7 @@ def request(
                 if connection.dry_run:
                     _preview(message, count)
                 show.sending(message.subject)
-                async for answer, rtt_ns in ask(connection, message, ReplyLimits()):
-                    await show.answer(answer, rtt_ns)
-                    if failure := failure_in(answer, subject, ()):
-                        raise failure
+                await show.answers(ask(connection, message, ReplyLimits()), subject)
 
     try:
         session.run(work)

@@ -45,7 +45,7 @@ from natsctl.client.messaging.request_reply import (
 from natsctl.hints import TYPE_CHECKING, Annotated, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Sequence
 
     from natsctl.client.manager import Manager
     from natsctl.client.messaging.message_trace import TraceReport
@@ -130,17 +130,17 @@ class AnswerPrinter(NamedTuple):
             output.log(f'Sending request on "{safe(subject)}"')
 
     async def answers(
-        self, messages: AsyncIterator[tuple[ClientMessage, int]], subject: str, failing: list[tuple[str, str]]
+        self, messages: AsyncIterator[tuple[ClientMessage, int]], subject: str, failing: Sequence[tuple[str, str]] = ()
     ) -> None:
         """Show the answers to a request on `subject`; raises the first failure that one of them reports."""
         failed = None
         async for message, rtt_ns in messages:
-            await self._show(message, rtt_ns)
+            await self.answer(message, rtt_ns)
             failed = failed or failure_in(message, subject, failing)
         if failed is not None:
             raise failed
 
-    async def _show(self, message: ClientMessage, rtt_ns: int) -> None:
+    async def answer(self, message: ClientMessage, rtt_ns: int) -> None:
         if self.translate:
             from natsctl.cli.messaging.message_templates import translated
 

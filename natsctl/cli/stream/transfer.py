@@ -40,13 +40,13 @@ from natsctl.cli.framework.parameters import Argument, Option
 from natsctl.cli.framework.resolve import live_stream, suggesting
 from natsctl.cli.framework.session import Session
 from natsctl.cli.render.text import count, duration, safe
-from natsctl.cli.spark_work import Measured, run_on_spark, server_options, spark_failures
 from natsctl.cli.stream.info import show_info
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from natsctl.api.stream import StreamConfig
+    from natsctl.cli.spark_work import Measured
     from natsctl.cli.sql import Tables
     from natsctl.client.backup.restore import Restored, RestoreOptions
     from natsctl.client.backup.save import SavedStream
@@ -330,6 +330,7 @@ def export(
         run = export_more if where.incremental else export_all
         return run(opened, {**tables.options(options, stream), **chosen}, stream, where)
 
+    from natsctl.cli.spark_work import run_on_spark
     from natsctl.spark.files.direct_export import is_direct
 
     what, state = f"Exporting Stream {stream}", tables.state(stream)
@@ -343,6 +344,7 @@ def export(
 
 def _exported_direct(session: Session, chosen: dict[str, str], stream: str, target: FileTarget) -> Exported:
     from natsctl.cli.framework.live import progress
+    from natsctl.cli.spark_work import server_options, spark_failures
     from natsctl.spark.files.direct_export import export_direct
 
     what = f"Exporting Stream {stream}"
@@ -462,6 +464,8 @@ def load(
         _publish_direct(session, direct, before.config, ids, _name(stream, source))
         content = direct.content
     else:
+        from natsctl.cli.spark_work import run_on_spark
+
         content = run_on_spark(session, spark, work, what=f"Importing into Stream {stream}", measured=measured)
     _show_imported(stream, content, stored(), json)
 
@@ -469,6 +473,7 @@ def load(
 def _publish_direct(session: Session, direct: DirectImport, config: StreamConfig, ids: str, name: str) -> None:
     """Publish the messages of files without Spark. Raises UsageError for subjects that the stream does not take."""
     from natsctl.cli.framework.live import progress
+    from natsctl.cli.spark_work import server_options, spark_failures
     from natsctl.spark.files.file_import import check_subjects
 
     check_subjects(config.name, config.subjects, direct.content)
@@ -490,6 +495,8 @@ class StoredRows:
 
     def __call__(self) -> Measured | None:
         """Return the server's last answer; a failed request does not end an import."""
+        from natsctl.cli.spark_work import Measured
+
         if self.total:
             with suppress(NatsctlError):
                 self._done = self._stored()
