@@ -43,7 +43,7 @@ WORKERS: Final = 12
 """Threads that may wait for a disk at the same time; one new stream after the other waits for four flushes."""
 IN_PLACE_S: Final = 0.0005
 """Maximum duration of a small commit for running the next one on the loop thread. Source: docs/adr/0002."""
-WRITES_S: Final = 0.002
+WRITES_S: Final = 0.004
 """Time of a turn for small commits without a sync on the loop thread."""
 WEIGHT: Final = 8
 """Small commits over which their time is averaged."""

@@ -483,11 +483,12 @@ class Store:
         if files.left:
             self._forget(stream, files.stream_id)
             return
+        count, unsynced = len(streams), files.unsynced
         streams.pop(stream, None)
         streams[stream] = None
-        if len(streams) > self.options.max_open_streams:
-            self._close_idle()
-        if files.unsynced and self.options.sync != "never":
+        if len(streams) > self.options.max_open_streams and (len(streams) > count or not unsynced):
+            self._close_idle()  # else nothing has become idle
+        if unsynced and self.options.sync != "never":
             self._unsynced.setdefault(stream, self._monotonic_ns())
         elif self._unsynced:
             self._unsynced.pop(stream, None)
