@@ -125,6 +125,19 @@ class BlockingConnection:
             raise ConnectionError("the server closed the connection")
         return data
 
+    def read_into(self, room: memoryview, timeout_s: float) -> int:
+        """Receive bytes into `room` and return their number; raises as `read`."""
+        if self._rest:
+            data, self._rest = self._rest[: len(room)], self._rest[len(room) :]
+            room[: len(data)] = data
+            return len(data)
+        wire = self._open_wire()
+        wire.settimeout(max(timeout_s, _SHORTEST_S))
+        received = wire.recv_into(room)
+        if not received:
+            raise ConnectionError("the server closed the connection")
+        return received
+
     def unread(self, data: bytes) -> None:
         """Put back unused bytes of `read`; they begin with a frame."""
         self._rest = data + self._rest

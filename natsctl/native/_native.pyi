@@ -6,6 +6,9 @@ Op = tuple[Any, ...]
 _Counted = tuple[int, int, int, int, int, int, int, int, dict[bytes, int]]
 _M = TypeVar("_M", bound=tuple[Any, ...])
 _G = TypeVar("_G")
+_Text = bytes | None
+_MessageColumns = tuple[bytes, bytes, bytes, bytes, _Text, _Text, _Text, _Text]
+_Place = tuple[int, int, int, int]
 
 def frame(
     salt: int, synced_seq: int, seq: int, ts_ns: int, flags: int, subject: bytes, header: bytes, payload: bytes, /
@@ -44,6 +47,13 @@ def ack_frames(
 def message_frames(
     messages: Sequence[tuple[Any, ...]], first: int, sid_field: bytes, headers: bool, room: int, /
 ) -> tuple[bytes, int, int]: ...
+def block_columns(block: bytes | memoryview, headers: bool, values: bool, /) -> _MessageColumns | None: ...
+def deliveries(
+    data: bytes, sid: bytes, inbox: bytes, headers: bool, values: bool, /
+) -> tuple[int, bytes, _Place | None, _Place | None, _MessageColumns] | None: ...
+def header_lists(
+    offsets: Any, data: Any, first: int, count: int, /
+) -> tuple[bytes, bytes, bytes, bytes, bytes, bytes] | None: ...
 def join_offsets(anchors: array[int], lows: array[int], start: int, stop: int, /) -> bytes: ...
 def highway(key: bytes, data: bytes, /) -> bytes: ...
 def unframe(data: bytes | bytearray, at: int, most: int, /) -> tuple[bytes, int]: ...

@@ -9,17 +9,6 @@ static inline uint32_t load_16(const uint8_t *at)
     return at[0] | (uint32_t)at[1] << 8;
 }
 
-static inline uint32_t load_32(const uint8_t *at)
-{
-    return at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
-}
-
-static inline uint64_t load_64(const uint8_t *at)
-{
-    return at[0] | (uint64_t)at[1] << 8 | (uint64_t)at[2] << 16 | (uint64_t)at[3] << 24 | (uint64_t)at[4] << 32 |
-           (uint64_t)at[5] << 40 | (uint64_t)at[6] << 48 | (uint64_t)at[7] << 56;
-}
-
 static inline uint64_t load(const uint8_t *at, int bytes)
 {
     uint64_t value = 0;

@@ -2,7 +2,8 @@
 
 #include "native.h"
 
-static PyMethodDef *const parts[] = {archive_methods, column_methods, frame_methods, protocol_methods, reading_methods};
+static PyMethodDef *const parts[] = {archive_methods, column_methods,   frame_methods,
+                                     message_methods, protocol_methods, reading_methods};
 
 static int execute(PyObject *module)
 {

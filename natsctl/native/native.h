@@ -12,6 +12,7 @@
 extern PyMethodDef archive_methods[];
 extern PyMethodDef column_methods[];
 extern PyMethodDef frame_methods[];
+extern PyMethodDef message_methods[];
 extern PyMethodDef protocol_methods[];
 extern PyMethodDef reading_methods[];
 
@@ -21,6 +22,16 @@ int committer_init(PyObject *module);
 int reading_init(PyObject *module);
 
 uint32_t checksum(uint32_t start, const uint8_t *data, size_t size);
+
+static inline uint32_t load_32(const uint8_t *at)
+{
+    return at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
+}
+
+static inline uint64_t load_64(const uint8_t *at)
+{
+    return load_32(at) | (uint64_t)load_32(at + 4) << 32;
+}
 
 /* The bytes of an object that must be `bytes`; NULL with TypeError for any other, and where the object is NULL. */
 static inline const char *bytes_of(PyObject *object, Py_ssize_t *size)
@@ -94,6 +105,14 @@ static inline char *grow(Buffer *buffer, size_t more)
     return end;
 }
 
+static inline int put_32(Buffer *column, uint32_t value)
+{
+    char *at = grow(column, sizeof value);
+    if (at != NULL)
+        memcpy(at, &value, sizeof value);
+    return at == NULL ? -1 : 0;
+}
+
 /* The bytes gathered so far as an object; the buffer is empty afterwards. */
 static inline PyObject *take_buffer(Buffer *buffer)
 {
@@ -146,6 +165,13 @@ static inline int is_in_inbox(const char *reply, size_t reply_size, const char *
 {
     return reply_size > size && !memcmp(reply, shared, size) && !memchr(reply + size, '.', reply_size - size);
 }
+
+/* frames.c: the head of a frame */
+#define MAGIC 0x9E4C6A5Bu
+#define MESSAGE 1
+#define HAS_HEADER 1
+#define HEAD_BYTES 40
+#define OVER_SIZE 10 /* a frame is this much longer than the message's accounted size */
 
 /* frames.c: frames of the log, and for each its accounted size and its offset, as columns of 32-bit numbers */
 typedef struct {

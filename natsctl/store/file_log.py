@@ -114,7 +114,8 @@ FRAMES_STEP = 2048
 """Consecutive frames that one step copies."""
 
 
-_BESIDE_BYTES = frame.FRAME_OVER_SIZE + array("I").itemsize
+_SIZE_BYTES = array("I").itemsize
+_BESIDE_BYTES = frame.FRAME_OVER_SIZE + _SIZE_BYTES
 """Bytes of a frame and its size in addition to the accounted size."""
 
 
@@ -611,7 +612,7 @@ class FileLog:
             taken = self._reader.frames_at(segment, positions[: max(fits, 1)])
             sizes += taken.sizes
             pieces += taken.pieces
-            room -= sum(taken.sizes) + len(taken.sizes) * _BESIDE_BYTES
+            room -= sum(map(len, taken.pieces)) + len(taken.sizes) * _SIZE_BYTES
             seq = segment.seq_at(positions[len(taken.sizes) - 1]) + 1
             if fits < len(positions):
                 break
@@ -642,11 +643,17 @@ class FileLog:
 
 
 def _fitting_frames(segment: Segment, positions: Sequence[int], room: int) -> int:
-    """Return how many of the first positions have frames that fit into `room` bytes together."""
-    if isinstance(positions, range):
-        sizes: Sequence[int] = segment.sizes[positions.start : positions.stop]
-    else:
-        sizes = [segment.sizes[position] for position in positions]
-    if sum(sizes) + len(sizes) * _BESIDE_BYTES <= room:
-        return len(sizes)
-    return bisect_right([*accumulate(map(add, sizes, repeat(_BESIDE_BYTES)))], room)
+    """Return how many of the first positions have frames that fit into `room` bytes together.
+
+    Consecutive ones are counted with the records between them.
+    """
+    if not isinstance(positions, range):
+        sizes = map(add, map(segment.sizes.__getitem__, positions), repeat(_BESIDE_BYTES))
+        return bisect_right([*accumulate(sizes)], room)
+    offsets, sizes_of, first = segment.offsets, segment.sizes, positions.start
+    begin = offsets[first] + first * _SIZE_BYTES
+
+    def room_up_to(position: int) -> int:
+        return offsets[position] + position * _SIZE_BYTES + sizes_of[position] + _BESIDE_BYTES - begin
+
+    return bisect_right(positions, room, key=room_up_to)

@@ -7,10 +7,11 @@ the messages that the run is made of. Arguments are drawn from small pools: maki
 from __future__ import annotations
 
 import random
+import re
 from array import array
 from collections.abc import Callable, Generator, Sequence
 from functools import lru_cache
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from types import BuiltinFunctionType
 from typing import Any, Final, NamedTuple
 
@@ -22,7 +23,7 @@ from natsctl.jetstream.consumers.delivery_budget import _first_deliveries
 from natsctl.store import bulk, columns, frame, subject_table
 from natsctl.store.filters import Filters
 from natsctl.store.message import StoredMessage
-from natsctl.wire import parser
+from natsctl.wire import parser, server_frames
 from natsctl.wire.client import encode_pub
 from natsctl.wire.ops import PUB, RUN, Limits
 from natsctl.wire.publish_run import PublishRun
@@ -311,6 +312,129 @@ def narrow(column: array[int]) -> bytes | None:
     """Return the numbers in one or two bytes each, None where one needs more."""
     top = max(column, default=0)
     return None if top >= 1 << 16 else array("B" if top <= 0xFF else "H", column).tobytes()
+
+
+# Columns of messages.
+
+BLOCKS: Final = (
+    b"", b"", b"NATS/1.0\r\n\r\n", b"NATS/1.0\r\nA: b\r\nA:\t c : d\r\nno colon\r\n\r\n", b"NATS/1.0",
+    b"\r\n:\r\n\xff: \xff", b"NATS/1.0 503\r\n\r\nA:b\r", b"a: b\r\nc:\r\n", b"\r\r\n\n: \r\n",
+)  # fmt: skip
+
+
+def texts_of(column: Sequence[bytes]) -> tuple[bytes, bytes]:
+    return array("I", accumulate(map(len, column), initial=0)).tobytes(), b"".join(column)
+
+
+def _columns_of(rows: Sequence[tuple[int, int, bytes, bytes, bytes]], headers: bool, values: bool) -> tuple[Any, ...]:
+    seqs, times, *texts = zip(*rows, strict=True) if rows else ((), (), (), (), ())
+    kept = (True, headers and any(texts[1]), values)
+    pairs = [texts_of(column) if keep else (None, None) for column, keep in zip(texts, kept, strict=True)]
+    return array("Q", seqs).tobytes(), array("q", times).tobytes(), *(part for pair in pairs for part in pair)
+
+
+def _block(chance: random.Random) -> Words:
+    one, frames = chance.choice, list[bytes]()
+    for _ in range(chance.randrange(4)):
+        frames.append(
+            frame._message(0, 0, one(NUMBERS), one(NUMBERS), one((0, 2)), one(SUBJECTS), one(BLOCKS), one(BLOBS))
+        )
+    sizes = array("I", [len(frames), *(len(each) - frame.FRAME_OVER_SIZE for each in frames)])
+    data = sizes.tobytes() + b"".join(frames)
+    return cut_or_changed(data, chance) if chance.randrange(2) else data, one((True, False)), one((True, False))
+
+
+def _block_columns(block: bytes, headers: bool, values: bool) -> tuple[Any, ...] | None:
+    count = int.from_bytes(block[:4], "little")
+    at, rows = 4 + 4 * count, []
+    if len(block) < max(at, 4):
+        return None
+    for number in range(1, count + 1):
+        length = int.from_bytes(block[4 * number : 4 * number + 4], "little") + frame.FRAME_OVER_SIZE
+        each, at = block[at : at + length], at + length
+        if len(each) < max(length, frame.HEAD_BYTES):
+            return None
+        magic, said, _, kind, flags, subject, seq, ts_ns, _ = frame.HEAD.unpack_from(each)
+        begin = frame.HEAD_BYTES + subject
+        body = begin + 4 * (flags & frame.HAS_HEADER)
+        end = body + (int.from_bytes(each[begin:body], "little") if body <= length else 0)
+        if (magic, said, kind) != (frame.MAGIC, length, frame.MSG) or end > length:
+            return None
+        rows.append((seq, ts_ns, each[frame.HEAD_BYTES : begin], each[body:end], each[end:]))
+    return _columns_of(rows, headers, values) if at == len(block) else None
+
+
+_PLACES: Final = (b"7.8.9.10", b"0.1.2.0", b"1.2.3.x", b"1.2..4", b"1.2.3", b"1.2.3.%d" % 10**18, b"+1.2.3.4")
+_OTHERS: Final = (
+    b"PING\r\n", b"MSG _I.1 7 5\r\nhello\r\n", b"MSG a 8 $JS.ACK.S.C.1.1.1.1.1 0\r\n\r\n", b"\r\n",
+    b"MSG\r\n", b"-ERR 'x'\r\n", b"MSG a  7 1\r\nx\r\n", b"HMSG _I.2 7 16 16\r\nNATS/1.0 404\r\n\r\n\r\n",
+    b"MSG a 7 b 1234567890\r\n", b"H\r\n", b"HMSG a 7 r 9 3\r\n",
+)  # fmt: skip
+
+
+def _window(chance: random.Random) -> Words:
+    data, one = b"", chance.choice
+    for _ in range(chance.randrange(5)):
+        place = one(_PLACES[:2] if chance.randrange(8) else _PLACES)
+        reply = b"$JS.ACK." + one((b"S.C.1.", b"d.a.S.C.1.", b"a.b.c.d.e.f.g.")) + place + one((b"", b"", b".t"))
+        subject, header, body = (
+            one((b"a.b", b"x", b"_Ix")),
+            one(HEADERS),
+            one((b"", b"\r\n", b"MSG a 7 b 0\r\n\r\n", b"x" * 99)),
+        )
+        sizes = b"%d %d" % (len(header), len(header + body)) if header else b"%d" % len(body)
+        data += one(_OTHERS) if chance.randrange(4) == 0 else b""
+        data += b"%bMSG %b 7 %b %b\r\n%b%b\r\n" % (b"H" * bool(header), subject, reply, sizes, header, body)
+    data = cut_or_changed(data, chance) if chance.randrange(2) else data
+    return data, b"7", b"_I.", one((True, False)), one((True, False))
+
+
+def _window_of(data: bytes, sid: bytes, inbox: bytes, headers: bool, values: bool) -> tuple[Any, ...] | None:
+    rows, places, others, at = [], [], array("Q"), 0
+    try:
+        for end, its_sid, subject, reply, header, body in server_frames.frames(data):
+            begin, at = at, end
+            if its_sid != sid or subject.startswith(inbox):
+                others.extend((begin, end))
+                continue
+            words = reply.split(b".")
+            last = len(words) - (len(words) > 11)
+            place = [int(word) for word in words[last - 4 : last] if re.fullmatch(rb"\d{1,18}", word)]
+            if last < 5 or len(words) > 14 or len(place) < 4:
+                return None
+            places.append(tuple(place))
+            rows.append((place[0], place[2], subject, header, body))
+    except server_frames.BrokenFrameError:
+        return None
+    ends = (places[0], places[-1]) if places else (None, None)
+    return at, others.tobytes(), *ends, _columns_of(rows, headers, values)
+
+
+def _check_window(answer: Any, data: bytes, *words: Any) -> None:
+    """Raise where the answer is another, or none although the data has no word that is empty."""
+    if answer is not None or not re.search(rb" [ \r]", data):
+        same_as(_window_of)(answer, data, *words)
+
+
+def _header_blocks(chance: random.Random) -> Words:
+    blocks = chance.choices(BLOCKS, k=chance.randrange(6))
+    ends, data = texts_of(blocks)
+    first = chance.randrange(len(blocks) + 1)
+    return ends, chance.choice((data, data, data[:3])), first, chance.randrange(len(blocks) - first + 2)
+
+
+def _header_lists(ends: bytes, data: bytes, first: int, count: int) -> tuple[Any, ...] | None:
+    places = array("I", ends)[first : first + count + 1]
+    if len(places) <= count or (count and places[-1] > len(data)):
+        return None
+    lists = []
+    for begin, end in pairwise(places):
+        lines = [line for line in data[begin:end].split(b"\r\n")[1:] if b":" in line]
+        lists.append([(line.split(b":", 1)[0], line.split(b":", 1)[1].lstrip(b" \t")) for line in lines])
+    valid = sum(bool(found) << row for row, found in enumerate(lists)).to_bytes((count + 7) // 8, "little")
+    keys, values = ([entry[at] for found in lists for entry in found] for at in (0, 1))
+    list_ends = array("I", accumulate(map(len, lists), initial=0)).tobytes()
+    return valid, list_ends, *texts_of(keys), *texts_of(values)
 
 
 # Archives.
@@ -604,6 +728,9 @@ CASES: Final = {
     "read_ops": Case(_chunk, _check_chunk),
     "ack_frames": Case(_stored_entries, same_as(_acked_in_python)),
     "message_frames": Case(_deliveries, same_as(_joined_frames)),
+    "block_columns": Case(_block, same_as(_block_columns)),
+    "deliveries": Case(_window, _check_window),
+    "header_lists": Case(_header_blocks, same_as(_header_lists)),
     "matching": Case(_names, same_as(_matching)),
     "narrow": Case(_column, same_as(narrow)),
     "split_offsets": Case(lambda chance: (_offsets(chance),), same_as(split_offsets)),

@@ -85,8 +85,8 @@ class _Doubled:
                 stored = [unpack(window, each.stored[window]) for each in stands if window in each.stored]
                 if len(stored) > 1 and (twice := repeated(stored)):
                     raise PublishError(
-                        f"{stream} acknowledged two messages with sequence {twice[0]}: it lost what it had stored, or "
-                        "was made again, while it was written to; write again what is to be in it"
+                        f"{stream} acknowledged two messages with sequence {twice[0]}: it lost messages or was "
+                        "recreated during the write; write the rows again"
                     )
                 others = [unpack(window, each.duplicates[window]) for each in stands if window in each.duplicates]
                 if others and (seqs := repeated(stored + others)):

@@ -168,7 +168,7 @@ class Durable:
         if code == 503:
             raise ConsumerUnfitError(
                 f"no consumer {self.name} of {self.stream} answers: it does not exist, or is not exported to this "
-                "account, or the option apiPrefix is not that of its import"
+                "account, or the option apiPrefix does not match its import"
             )
         if text.lower().startswith(_MOVED):
             raise SourceConnectionLostError(

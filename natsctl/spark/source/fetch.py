@@ -24,12 +24,12 @@ import secrets
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from natsctl.spark.source.arrays import RowPicker, any_sliced, int64_at, int_array, int_scalar, sliced
+from natsctl.spark.source.arrays import RowPicker, any_sliced, int64_at, int_array, int_scalar, native, sliced
 from natsctl.spark.source.direct_fetch import DirectReader, SingleReader
 from natsctl.spark.source.errors import (
     ApiRefusedError,
@@ -46,7 +46,7 @@ from natsctl.spark.source.jetstream_api import NO_STREAM, ONE_SHOT, header_of, o
 from natsctl.spark.source.link import Link, Message, description_of, read_frames, status_of
 from natsctl.spark.source.outages import Outage
 from natsctl.spark.source.rows import Rows, RowShape
-from natsctl.wire.server_frames import frame_end
+from natsctl.wire.server_frames import LINE_END, frame_end
 
 BAD_REQUEST: Final = 400
 NO_MESSAGES: Final = 404
@@ -187,8 +187,16 @@ _LENGTH_BYTES: Final = 4
 _WORD_BYTES: Final = 8
 
 
+class BlockAnswer(NamedTuple):
+    headers: bytes
+    block: bytes | memoryview
+
+
 class BlockReader(RangeReader):
     """Requests of STREAM.BLOCKS, the next one sent before an answer is looked at."""
+
+    _room = memoryview(b"")
+    """Memory for large answers, each in the place of the one before."""
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         task = self._task
@@ -207,7 +215,7 @@ class BlockReader(RangeReader):
             covered = self._covered(answer, asked)
             if goes_on := asked <= covered < task.todo.last:
                 self._ask(covered + 1)
-            rows = cutter.rows(answer.body)
+            rows = cutter.rows(answer.block)
             if len(rows.seqs):
                 if rows.seqs[0].as_py() < asked or rows.seqs[-1].as_py() > covered:
                     raise ReadInterruptedError(f"a block of {task.stream} has other sequences than it says")
@@ -224,7 +232,7 @@ class BlockReader(RangeReader):
         body = {"seq": seq, "last_seq": task.todo.last, "filters": [*task.todo.filters], "max_bytes": most}
         task.link.send(self.request(f"STREAM.BLOCKS.{task.stream}", body))
 
-    def _answer(self, sid: bytes) -> Message:
+    def _answer(self, sid: bytes) -> BlockAnswer:
         """Return the next answer; lines before it are handled, other messages are dropped.
 
         Raises NoResponseError, SourceNotAuthorisedError.
@@ -238,18 +246,31 @@ class BlockReader(RangeReader):
                     link.handle_line(frame)
                 elif frame.sid == sid:
                     self._rest = data[at:]
-                    return frame
-            data, at = self._more(data[at:], timeout_s), 0
+                    return BlockAnswer(frame.headers, frame.body)
+            data, at = data[at:], 0
+            if (size := frame_end(data)) <= len(data) + 1:
+                data += link.read(timeout_s)
+                continue
+            answer, data = self._large(data, size, sid), b""
+            if answer is not None:
+                return answer
 
-    def _more(self, begun: bytes, timeout_s: float) -> bytes:
-        """Return the input with the rest of the message that it begins; more of it if its end is unknown."""
-        parts, size, wanted = [begun], len(begun), frame_end(begun)
-        while size < wanted:
-            parts.append(self._task.link.read(timeout_s))
-            size += len(parts[-1])
-        return b"".join(parts)
+    def _large(self, begun: bytes, size: int, sid: bytes) -> BlockAnswer | None:
+        """Receive the rest of a message and return it, None if it is another's. The next one takes its place."""
+        if len(self._room) < size:
+            self._room = memoryview(bytearray(size))
+        self._room[: len(begun)] = begun
+        received = len(begun)
+        while received < size:
+            received += self._task.link.read_into(self._room[received:size], self._task.limits.timeout_s)
+        line = begun[: begun.index(LINE_END)]
+        words, begin = line.split(b" "), len(line) + len(LINE_END)
+        head = begin + int(words[-2]) if words[0] == b"HMSG" else begin
+        if words[2] != sid:
+            return None
+        return BlockAnswer(bytes(self._room[begin:head]), self._room[head : size - len(LINE_END)])
 
-    def _covered(self, answer: Message, asked: int) -> int:
+    def _covered(self, answer: BlockAnswer, asked: int) -> int:
         """Return the last sequence that an answer covers.
 
         Raises ApiRefusedError, StreamNotFoundError, ReadInterruptedError, NoResponseError.
@@ -258,7 +279,7 @@ class BlockReader(RangeReader):
         if status_of(answer.headers):
             raise ApiRefusedError(f"no server answers on {task.api.subject(name)}")
         if not header_of(answer.headers, b"Nats-Stream-Blocks"):
-            error = object_in(answer.body, name).get("error") or {}
+            error = object_in(bytes(answer.block), name).get("error") or {}
             if error.get("err_code") == NO_STREAM:
                 raise ReadInterruptedError(f"{task.stream} was deleted")  # perhaps recreated: its info will show
             refuse(name, error)
@@ -277,12 +298,19 @@ class FrameCutter:
         self._shape = shape
         self._picker = RowPicker()
 
-    def rows(self, payload: bytes) -> Rows:
+    def rows(self, payload: bytes | memoryview) -> Rows:
         """Return the messages of an answer; raises ReadInterruptedError if it is malformed."""
+        shape, quick = self._shape, native("block_columns")
+        columns = quick(payload, shape.wants_headers, shape.wants_value) if quick else None
+        return Rows.of(columns) if columns else self._rows(payload)
+
+    def _rows(self, payload: bytes | memoryview) -> Rows:
         count = int.from_bytes(payload[:_COUNT_BYTES], "little")
         frames_at = _COUNT_BYTES + _SIZE_BYTES * count
         if not count:
             return Rows(int_array(()), int_array(()), (), (), ())
+        if frames_at > len(payload):
+            raise ReadInterruptedError(f"a block of {count} messages has {len(payload)} bytes")
         sizes = pa.Array.from_buffers(pa.uint32(), count, [None, pa.py_buffer(payload[_COUNT_BYTES:frames_at])])
         frames = pa.py_buffer(memoryview(payload)[frames_at:])
         lengths = pc.add(sizes.cast(pa.int64()), int_scalar(_OVER_SIZE))

@@ -7,15 +7,16 @@ piece. A payload may contain those bytes too: then a piece is shorter than its f
 Other lines of the server between frames are found before the verb of the next one.
 
 A window is cut by Arrow as a whole if possible. Uncertain data, such as a payload that looks like a frame, is read
-again frame by frame.
+again frame by frame. natsctl's native module reads every window frame by frame, if it is installed.
 """
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -25,6 +26,7 @@ from natsctl.spark.source.arrays import (
     binary_array,
     int_array,
     int_scalar,
+    native,
     offsets,
     one_row,
     parsed_ints,
@@ -211,6 +213,10 @@ class Deliveries:
 
     def window(self, data: bytes) -> Window:
         """Return the frames of a window that begins with a frame."""
+        read = native("deliveries")
+        parts = read(data, self._sid, self._inbox, self._headers, self._values) if read else None
+        if parts is not None:
+            return _window_of(data, *parts)
         if len(data) < SMALL_BYTES:
             return self.exactly(data)
         return self.quickly(data) or self.exactly(data)
@@ -277,6 +283,17 @@ class Deliveries:
 
     def _is_delivery(self, what: Message | bytes) -> bool:
         return isinstance(what, Message) and what.sid == self._sid and not what.subject.startswith(self._inbox)
+
+
+def _window_of(
+    data: bytes, end: int, others: bytes, first: Sequence[int] | None, last: Sequence[int] | None, columns: Any
+) -> Window:
+    """Return the window that the native module has read."""
+    places = zip(*[iter(array("Q", others))] * 2, strict=True)
+    frames = [frame for begin, stop in places for _, frame in read_frames(data[begin:stop])]
+    if first is None or last is None:
+        return Window(None, None, None, frames, data[end:])
+    return Window(Rows.of(columns), Place(*first), Place(*last), frames, data[end:])
 
 
 def _line_before(data: bytes, at: int) -> int:

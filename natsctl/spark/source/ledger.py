@@ -113,7 +113,7 @@ class Ledger:
     def _stored_from(self, note: dict[str, Any], info: dict[str, Any]) -> Stored:
         stream = stream_key(self._named(info))
         if note["created"] != info["created"]:
-            warning = f"{self._target} was deleted and made again since this was begun to be written"
+            warning = f"{self._target} was deleted and recreated since this write began"
             return Stored(stream=stream, warnings=(warning,))
         return replace(self._stored_since(note["last_seq"] + 1, info), stream=stream)
 
@@ -175,8 +175,8 @@ class Ledger:
         warnings: tuple[str, ...] = ()
         if state["first_seq"] > first:
             warnings = (
-                f"{self._target} has lost the messages {first} to {state['first_seq'] - 1} since this was begun to be "
-                f"written: those that were of it are stored again",
+                f"{self._target} has lost the messages {first} to {state['first_seq'] - 1} since this write began: "
+                "its messages among them are stored again",
             )
         schema = StructType([StructField("seq", LongType()), StructField("headers", HEADERS)])
         shape = RowShape(("seq", "headers"), arrow_schema(schema))

@@ -239,6 +239,15 @@ class Link(BlockingConnection):
         except OSError as failure:
             raise _lost(failure) from failure
 
+    def read_into(self, room: memoryview, timeout_s: float) -> int:
+        """Receive bytes into `room` and return their number; raises as `read`."""
+        try:
+            return super().read_into(room, timeout_s)
+        except TimeoutError as failure:
+            raise NoResponseError(f"the server sent nothing for {timeout_s:g} s") from failure
+        except OSError as failure:
+            raise _lost(failure) from failure
+
     def handle_line(self, line: bytes) -> None:
         """Handle a line between messages; raises SourceNotAuthorisedError, SourceConnectionLostError for an error."""
         try:

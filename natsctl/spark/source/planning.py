@@ -255,7 +255,7 @@ def starting_at(api: JetStreamApi, reading: Reading, state: StreamBounds) -> int
             return first
         raise OptionError(
             f"option {since[0]}: {state.name} has no message as late as that (its last is {state.last}); "
-            "startingOffsetsByTimestampStrategy=latest begins behind the last one"
+            "startingOffsetsByTimestampStrategy=latest begins after the last one"
         )
     said = reading.start if isinstance(reading.start, str) else reading.start.get(state.name, EARLIEST)
     if said in ("earliest", EARLIEST):

@@ -30,7 +30,16 @@ from pyspark.sql.types import (
 )
 
 from natsctl.api.archive.s2_rewrite import S2BlockError, as_snappy, decoded_size
-from natsctl.spark.source.arrays import binary_array, header_column, int_array, int_scalar, repeated_text, text_array
+from natsctl.spark.source.arrays import (
+    binary_array,
+    bytes_column,
+    header_column,
+    int64_column,
+    int_array,
+    int_scalar,
+    repeated_text,
+    text_array,
+)
 from natsctl.spark.source.errors import JetStreamSourceError, OptionError
 from natsctl.spark.source.link import ack_prefix, deliveries_of, place_of
 from natsctl.spark.source.source_options import Options, from_json_hint
@@ -212,6 +221,14 @@ class Rows:
     values: Sequence[bytes] | pa.Array
     replies: Sequence[bytes] = ()
     """The subjects to acknowledge, if a durable consumer delivered the messages."""
+
+    @classmethod
+    def of(cls, columns: Sequence[bytes | None]) -> Rows:
+        """Return the messages that the native module has read."""
+        seqs, times, *texts = columns
+        pairs = zip(texts[::2], texts[1::2], strict=True)
+        subjects, headers, values = (() if ends is None else bytes_column(ends, data or b"") for ends, data in pairs)
+        return cls(int64_column(seqs or b""), int64_column(times or b""), subjects, headers, values)
 
 
 @dataclass(frozen=True)

@@ -446,7 +446,7 @@ REMOVED_JSON: Final = frozenset({"valueschema", "columnnameofcorruptrecord"})
 def from_json_hint(schema: str, stream: str = "ORDERS") -> str:
     """Return the line to write instead of a read with JSON values."""
     return (
-        f"Spark parses JSON. Write natsctl.spark.json_table(spark, {stream!r}, {schema!r}), or behind load({stream!r}) "
+        f"Spark parses JSON. Write natsctl.spark.json_table(spark, {stream!r}, {schema!r}), or after load({stream!r}) "
         f""".withColumn("value", from_json(col("value").cast("string"), {schema!r}))"""
     )
 

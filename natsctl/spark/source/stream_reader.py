@@ -92,14 +92,14 @@ class Follower:
             retention = api.stream_info(stream)["config"].get("retention", "limits")
             if retention != "limits":
                 raise OptionError(
-                    f"option commitConsumer: {stream} has retention {retention!r}, where a consumer decides what is "
-                    "kept; a durable for show is only for streams with retention 'limits'"
+                    f"option commitConsumer: {stream} has retention {retention!r}: a consumer would decide which "
+                    "messages it keeps; the option is only for streams with retention 'limits'"
                 )
             found = self._info(api, stream)
             if found is not None and not _MARK.items() <= (found["config"].get("metadata") or {}).items():
                 raise OptionError(
-                    f"option commitConsumer: {stream} has a consumer {self.name} that is not of this source, and it is "
-                    "left alone: choose another name"
+                    f"option commitConsumer: {stream} has a consumer {self.name} that is not of this source: "
+                    "choose another name"
                 )
 
     def follow(self, api: JetStreamApi, offsets: Offsets) -> None:
@@ -365,7 +365,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             if not self._reading.pattern:
                 raise
         if stood is not None:
-            text = f"{name} was deleted; it was read up to {stood.seq}, and what came after that is gone"
+            text = f"{name} was deleted; it was read up to {stood.seq}, and later messages are lost"
             report_loss(DataLossError(f"{text}. failOnDataLoss=false goes on without it"), fail=self._reading.fail)
         return None
 

@@ -85,13 +85,13 @@ def write_job(given: Mapping[str, str], place: str, schema: StructType) -> Write
 
 
 def _stream(options: Options) -> str:
-    """Return the only stream that may take the messages; "" where subjects decide."""
+    """Return the only stream that may store the messages; "" if their subjects decide."""
     said: tuple[str, ...] = options["stream"] or ()
     found = {*said, *filter(None, options.path.split(","))}
     if len(found) > 1:
         raise OptionError(
-            f"a write has one stream, not {', '.join(sorted(found))}; without option stream and a name behind save or "
-            "start subjects decide"
+            f"a write has one stream, not {', '.join(sorted(found))}; without option stream and a name in save or "
+            "start each message goes to the stream of its subject"
         )
     try:
         for name in found:

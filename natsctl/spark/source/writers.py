@@ -135,8 +135,8 @@ def _window_warnings(job: WriteJob, link: Link, written: WrittenMessages, partit
     if window_s >= max(RESTART_NEEDS_S, 2 * written.seconds):
         return ()
     return (
-        f"{written.stream} knows message ids for {window_s:g} s, and this took {written.seconds:.0f} s: what is sent "
-        f"again later than that is stored twice. Make duplicate_window longer, or set idempotence=ledger.",
+        f"{written.stream} knows message ids for {window_s:g} s, and this took {written.seconds:.0f} s: messages "
+        "sent again after that are stored twice. Make duplicate_window longer, or set idempotence=ledger.",
     )
 
 

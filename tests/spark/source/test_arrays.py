@@ -69,6 +69,23 @@ def test_headers_are_null_where_there_are_none_or_none_are_wanted() -> None:
     assert unwanted.batch("S", some).column("headers").to_pylist() == [None] * 4
 
 
+def test_the_native_module_finds_the_same_headers() -> None:
+    blocks = [
+        b"x",
+        b"",
+        HEADERS,
+        b"NATS/1.0\r\n\r\n",
+        b"A: b",
+        b"\r\n:\r\n\xff: \xff",
+        b"NATS/1.0\r\n\t a\t:\t b \r\nc:\r",
+    ]
+    kind = shape().arrow_schema.field("headers").type
+    for column in (binary_array(blocks), binary_array(blocks)[2:6], binary_array(blocks)[:0]):
+        lists = arrays.header_column(column, kind)
+        lists.validate(full=True)
+        assert lists.equals(arrays._headers(column, kind))
+
+
 def test_text_that_is_none_has_marks_in_place_of_what_is_wrong() -> None:
     assert values(shape(valueFormat="text"), "ä".encode(), b"\xff!", b"") == ["ä", "�!", ""]
 

@@ -76,6 +76,7 @@ def test_a_window_at_once_is_the_window_one_by_one(
     window = window[: data.draw(st.integers(len(window) // 2, len(window)))]
     quick = deliveries().quickly(window)
     assert quick is None or told(quick) == told_alike(deliveries().exactly(window), quick)
+    assert told(deliveries().window(window)) == told(deliveries().exactly(window))
 
 
 def told_alike(exact: Window, quick: Window) -> tuple[Any, ...]:

@@ -152,7 +152,7 @@ def test_the_ledger_tells_of_a_target_that_was_made_again(api: JetStreamApi) -> 
     api.ask("STREAM.CREATE.OUT", {"name": "OUT", "subjects": ["out.>"]})
     told = batch_writer(api, **options).write(batches(VALUES))
     assert stored(api) == sorted(VALUES)
-    assert "made again" in told.warnings[0]
+    assert "recreated" in told.warnings[0]
 
 
 def test_the_ledger_refuses_a_target_whose_messages_go_when_they_are_read(api: JetStreamApi) -> None:
