@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -38,6 +39,9 @@ class File(Protocol):
 
     def sync(self) -> None:
         """Return once data and length are on stable storage (fdatasync)."""
+
+    def start_writeback(self) -> None:
+        """Let the disk begin to write unsynced data, without waiting for it."""
 
     def size(self) -> int:
         """Return the file's length in bytes."""
@@ -136,6 +140,11 @@ class PosixFile:
             fcntl.fcntl(self._fd, fcntl.F_FULLFSYNC)
         else:
             os.fdatasync(self._fd)
+
+    def start_writeback(self) -> None:
+        if sys.platform != "darwin":
+            with suppress(OSError):  # it is only advice
+                os.posix_fadvise(self._fd, 0, 0, os.POSIX_FADV_DONTNEED)
 
     def size(self) -> int:
         return os.fstat(self._fd).st_size

@@ -237,6 +237,9 @@ class LogFile:
     def sync(self) -> None:
         self._file.sync()
 
+    def start_writeback(self) -> None:
+        self._file.start_writeback()
+
     def size(self) -> int:
         return max(self._file.size() - LOG_START, 0)
 
@@ -294,6 +297,9 @@ class AuthenticatedFile:
 
     def sync(self) -> None:
         self._file.sync()
+
+    def start_writeback(self) -> None:
+        self._file.start_writeback()
 
     def size(self) -> int:
         return len(self._plain())

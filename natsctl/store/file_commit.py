@@ -1,9 +1,11 @@
 """One group commit: the data buffered when it began, the disk work, and the state that it settles when it ends.
 
 The disk work of a file stream has the one order that keeps every promise. New folders and files get their names synced
-before anything in them counts. A segment is sealed and synced before the next one exists. Messages and the records
-about them go out in one write and one sync; only then are bytes erased, files unlinked or segments rewritten, so that
-a crash in between finds a record that explains the files.
+before anything in them counts. A stream's folder is built as `.new`; a start removes such a folder. So nothing of a
+provisional stream has to be synced, until the commit that gives the folder its name: it syncs everything first. For
+other streams a segment is sealed and synced before the next one exists. Messages and the records about them go out in
+one write and one sync; only then are bytes erased, files unlinked or segments rewritten, so that a crash in between
+finds a record that explains the files.
 No space for the messages: they are taken back, and only the records (deletes, purges) are written, into the reserve if
 need be. While a part of the reserve is in use messages are not even tried. No space for the records either: nothing of
 the commit is done, and the next one repeats them. Any other failure leaves the stream poisoned; a sync is never tried
@@ -16,6 +18,7 @@ import errno
 from array import array
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import msgspec
@@ -120,6 +123,14 @@ class CommitPlan(msgspec.Struct):
     """Everything one commit has to do; absent parts are skipped."""
 
     folder: str
+    creates: bool = False
+    """Whether the folder has to be made."""
+    provisional: bool = False
+    """Whether nothing of the stream counts yet, so that a later commit syncs it."""
+    named: str = ""
+    """New name of a folder under construction, once all of this is done."""
+    trailing: list[SegmentFile] = msgspec.field(default_factory=list)
+    """Sealed segments that earlier commits left to be synced."""
     target: SegmentFile | None = None
     offset: int = 0
     data: bytes = b""
@@ -138,8 +149,6 @@ class CommitPlan(msgspec.Struct):
     """The time of the newest message once this commit is done."""
     floor: int = 0
     """Sequence in this commit's FLOOR record, 0 without one; never above the messages that stay."""
-    birth: str = ""
-    """Path of the folder under construction, for a stream's first commit."""
     meta: bytes | None = None
     journal: JournalWork | None = None
     erasures: list[Erasure] = msgspec.field(default_factory=list)
@@ -156,7 +165,7 @@ class CommitPlan(msgspec.Struct):
     trash_folder: str = ""
     """New name of the folder, for a stream's last commit."""
     was_born: bool = True
-    """Whether the stream's first commit has succeeded, so that the folder is there."""
+    """Whether the folder has its name, so that it is there."""
 
 
 def no_room() -> OSError:
@@ -217,6 +226,7 @@ class FileCommit(Commit):
         "is_small",
         "journal_full",
         "meta_full",
+        "named",
         "plan",
         "records_full",
         "removes",
@@ -234,9 +244,11 @@ class FileCommit(Commit):
         self._disk = disk
         self._reserve = reserve
         self.plan = plan
-        self.creates = bool(plan.birth)
+        self.creates = plan.creates
         self.removes = bool(plan.trash_folder)
         self.full = self.journal_full = self.meta_full = self.rewritten = False
+        self.named = False
+        """Whether the folder got its name."""
         self.records_full = False
         """Whether not even the records found room: the next commit has to do all of the work."""
         self.unerased: dict[Erasure, StoreError] = {}
@@ -251,6 +263,8 @@ class FileCommit(Commit):
         """Return whether `run` does no more than append to files that are open, and sync them."""
         plan = self.plan
         if plan.sealed is not None or plan.unlinks or plan.erasures or plan.meta or plan.rewrite or plan.trash_folder:
+            return False
+        if plan.named or plan.trailing:
             return False
         journal, target = plan.journal, plan.target
         if target is not None and (target.writer is None or not plan.offset):
@@ -303,8 +317,8 @@ class FileCommit(Commit):
         if plan.trash_folder:
             self._leave()
             return
-        refused = (plan.has_messages or bool(plan.birth)) and not (self._reserve.intact or self._reserve.restore())
-        if plan.birth:
+        refused = (plan.has_messages or plan.creates) and not (self._reserve.intact or self._reserve.restore())
+        if plan.creates:
             if refused:
                 raise no_room()
             self._begin_folder()
@@ -314,7 +328,7 @@ class FileCommit(Commit):
                     raise no_room()
                 self._write_log()
             except OSError as error:
-                if error.errno not in NO_SPACE or plan.birth:
+                if error.errno not in NO_SPACE or plan.creates:
                     raise
                 self._write_records_only()
                 if self.records_full:
@@ -322,11 +336,9 @@ class FileCommit(Commit):
                     return
         if plan.journal is not None:
             self._write_journal(plan.journal)
-        if plan.birth:
-            self._disk.fsync_dir(plan.birth)
-            self._disk.rename(plan.birth, plan.folder)
-            self._disk.fsync_dir("streams")
-        if plan.meta is not None and not plan.birth:
+        for segment in plan.trailing:
+            self._sync(self._writer(segment, create=False))
+        if plan.meta is not None and not plan.creates:
             self._write_meta(plan.meta, refused)
         if plan.erasures:
             self._erase()
@@ -338,11 +350,16 @@ class FileCommit(Commit):
             self._rewrite(plan.rewrite)
         if plan.image is not None and plan.sealed is not None and not self.full:
             plan.sealed.indexed = write_index(self._disk, plan.folder, plan.image)
+        if plan.named and not self.found_no_room:
+            self._disk.fsync_dir(plan.folder)
+            self._disk.rename(plan.folder, plan.named)
+            self._disk.fsync_dir("streams")
+            self.named = True
 
     def _begin_folder(self) -> None:
         plan, disk = self.plan, self._disk
-        disk.mkdir(plan.birth)
-        file = disk.open(f"{plan.birth}/meta", create=True)
+        disk.mkdir(plan.folder)
+        file = disk.open(f"{plan.folder}/meta", create=True)
         try:
             write_all(file, plan.meta or b"", 0)
             file.sync()
@@ -351,10 +368,7 @@ class FileCommit(Commit):
 
     def _writer(self, segment: SegmentFile, create: bool) -> File:
         if segment.writer is None:
-            path = segment.path
-            if self.plan.birth:
-                path = f"{self.plan.birth}/{path.rpartition('/')[2]}"
-            segment.writer = self._disk.open(path, create=create)
+            segment.writer = self._disk.open(segment.path, create=create)
         return segment.writer
 
     def _write_log(self) -> None:
@@ -363,13 +377,16 @@ class FileCommit(Commit):
         if plan.sealed is not None:
             sealed = self._writer(plan.sealed, create=False)
             write_all(sealed, plan.seal, plan.seal_offset)
-            self._sync(sealed)
+            if plan.provisional:
+                sealed.start_writeback()
+            else:
+                self._sync(sealed)
         create = not plan.offset
         file = self._writer(plan.target, create)
         write_all(file, plan.data, plan.offset)
-        if plan.sync or create:
+        if plan.sync or (create and not plan.provisional):
             self._sync(file)
-        if create and not plan.birth:
+        if create and not (plan.provisional or plan.named):
             self._disk.fsync_dir(plan.folder)
 
     def _sync(self, file: File) -> None:
@@ -461,10 +478,7 @@ class FileCommit(Commit):
 
     def _put_journal(self, work: JournalWork) -> None:
         if work.replaces or work.create:
-            path = work.path
-            if self.plan.birth:
-                path = f"{self.plan.birth}/{path.rpartition('/')[2]}"
-            replace_file(self._disk, path, work.data)
+            replace_file(self._disk, work.path, work.data)
             if work.replaces and work.replaces != work.path:
                 self._disk.unlink(work.replaces)
             return
@@ -567,8 +581,11 @@ class FileCommit(Commit):
 
     def _leave(self) -> None:
         """Rename the folder: from here on the stream is deleted, as is one with a failed creation."""
-        if self.plan.was_born or self._disk.exists(self.plan.folder):
-            self._reserve.spend(lambda: self._disk.rename(self.plan.folder, self.plan.trash_folder))
+        plan = self.plan
+        for folder in (plan.folder, plan.named):
+            if folder and (plan.was_born or self._disk.exists(folder)):
+                self._reserve.spend(partial(self._disk.rename, folder, plan.trash_folder))
+                break
         self._disk.fsync_dir("streams")
 
 

@@ -114,6 +114,9 @@ FRAMES_STEP = 2048
 """Consecutive frames that one step copies."""
 
 
+TRAILING_SEGMENTS = 16
+"""Sealed segments of a provisional stream that may wait to be synced; the disk writes them meanwhile."""
+
 _SIZE_BYTES = array("I").itemsize
 _BESIDE_BYTES = frame.FRAME_OVER_SIZE + _SIZE_BYTES
 """Bytes of a frame and its size in addition to the accounted size."""
@@ -140,8 +143,12 @@ class FileLog:
         identity: bytes,
         key: str,
     ) -> None:
-        self.keeps = True
-        """Whether written data stays in memory for reads."""
+        self.provisional = False
+        """Whether nothing of the stream counts yet: it is synced later, and written data does not stay in memory."""
+        self.unnamed = False
+        """Whether the folder is under construction."""
+        self._trailing: list[SegmentFile] = []
+        """Sealed segments of a provisional stream that were not synced, the oldest first."""
         self.stream_id = stream_id
         self.identity = identity
         self.folder = f"streams/s{stream_id:06d}"
@@ -178,9 +185,17 @@ class FileLog:
         self.file = index.active.body or self._start_file(index.active, index.active.base)
         """The file that the next message goes to, unless it is full."""
 
-    def begin(self) -> None:
+    def begin(self, provisional: bool) -> None:
         """Queue the first segment's header for the commit that creates the stream."""
+        self.provisional, self.unnamed = provisional, True
         self._parts.append(self.file.head.encode())
+
+    def move(self, folder: str) -> None:
+        """Note that all files lie in another folder."""
+        self.folder = folder
+        for segment in self._index.segments:
+            if segment.body is not None:
+                segment.body.folder = folder
 
     def adopt(self, check: StreamCheck) -> bool:
         """Go on from a recovered and repaired folder; return whether that leaves something to the first commit."""
@@ -343,19 +358,20 @@ class FileLog:
 
     @property
     def has_work(self) -> bool:
-        return self._compaction.waits(self._index)
+        return not self.unnamed and self._compaction.waits(self._index)
 
     @property
     def may_rewrite(self) -> bool:
         """Return whether a segment may be due for a rewrite."""
-        return self._compaction.has_candidates
+        return not self.unnamed and self._compaction.has_candidates
 
     def take(self, plan: CommitPlan, durable_seq: int, force: bool) -> None:
         """Put everything buffered into `plan`, with the erasures and unlinks; `force` includes postponed ones."""
         plan.has_messages, self._has_messages, plan.last_ts_ns = self._has_messages, False, self._index.last_ts_ns
         if not self._parts and self._removals and not self._index.active.live:
             self._begin_batch(self._index.last_seq + 1)  # a purge frees the space of the last segment too
-        if self._sealing is None and self._compaction.waits(self._index):
+        plan.trailing = self._trailing[:-TRAILING_SEGMENTS] if self.provisional else self._trailing
+        if self._sealing is None and self.has_work:
             plan.unlinks, leading = self._compaction.take_unlinks(self._index)
             if leading:
                 self._removals.floor_moved = plan.sync = True
@@ -442,7 +458,13 @@ class FileLog:
         target, sealed = plan.target, plan.sealed
         if sealed is not None and target is not sealed:
             sealed.size = sealed.settled = plan.seal_offset + len(plan.seal)
-            sealed.close()
+            if plan.provisional:
+                self._trailing.append(sealed)
+            else:
+                sealed.close()
+        for file in plan.trailing:
+            file.close()
+        self._trailing = self._trailing[len(plan.trailing) :]
         if target is not None:
             self._settle_target(commit, target, durable_seq if commit.full else commit.last_seq)
         if plan.rewrite is not None and commit.rewritten:
@@ -457,7 +479,7 @@ class FileLog:
             self._take_back(durable_seq)
             return
         self._durable_ts_ns = plan.last_ts_ns
-        if target is not None and (plan.sync or not plan.offset):
+        if target is not None and (plan.sync or not (plan.offset or plan.provisional)):
             self.synced_seq = max(self.synced_seq, commit.last_seq)
             self.synced_mark = (target.head.base, target.head.generation, target.settled)
 
@@ -472,7 +494,7 @@ class FileLog:
             target.created = True
             self._unmarked.append(SegmentMark(target.head.base, 0, target.head.generation, target.head.salt))
         target.settled = commit.settled_end
-        if plan.data and self.keeps:
+        if plan.data and not plan.provisional:
             target.keep(plan.offset, plan.data, True)
             self._cache.touch(target)
 

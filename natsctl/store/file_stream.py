@@ -40,8 +40,9 @@ class FileStream:
         self.key = record.key
         self.identity = record.identity
         self.log = FileLog(host, cache, record.stream_id, index, salt, record.identity, record.key)
-        self.folder = self.log.folder
+        self.folder = self._name = self.log.folder
         self.born = self.left = False
+        """Whether the folder has its name, and whether the stream is deleted."""
         self._host = host
         self._disk = disk
         self._journal = Journal(disk, self.folder, record.stream_id, salt(), record.identity)
@@ -53,14 +54,26 @@ class FileStream:
 
     # -- birth and death
 
-    def create(self, record: MetaRecord) -> None:
-        """Queue the creation of the folder for the first commit, with `record` as its meta file."""
+    def create(self, record: MetaRecord, provisional: bool) -> None:
+        """Queue the creation of the folder for the first commit, with `record` as its meta file.
+
+        The same commit gives it its name, or with `provisional` the first one after `complete`.
+        """
         self._meta.create(record)
-        self.log.begin()
+        self.log.begin(provisional)
+        self._move(f"{self._name}.new")
+
+    def complete(self) -> None:
+        """Let a provisional stream become permanent with the next commit."""
+        self.log.provisional = False
+
+    def _move(self, folder: str) -> None:
+        self.folder = self._journal.folder = folder
+        self.log.move(folder)
 
     def leave(self) -> None:
         """Queue the move of the folder to the trash for the next commit; nothing else is written any more."""
-        self._trash_folder = f"{self.folder}.gone"
+        self._trash_folder = f"{self._name}.gone"
         self.left = self._meta.unborn
 
     @property
@@ -118,22 +131,23 @@ class FileStream:
 
     def take(self, callbacks: list[Settled], durable_seq: int, lazy: bool) -> Commit:
         """Return the commit of everything buffered; with `lazy` it may end before its messages are synced."""
-        plan = CommitPlan(self.folder)
+        plan, log = CommitPlan(self.folder), self.log
+        plan.provisional = log.provisional
+        if log.unnamed and not log.provisional:
+            plan.named = self._name
         if self._trash_folder:
             plan.trash_folder, plan.was_born = self._trash_folder, self.born
             self.close_files()
             return FileCommit(durable_seq, callbacks, self._disk, plan, self._host.reserve)
-        host, log, wanted = self._host, self.log, self._sync_wanted
+        host, wanted = self._host, self._sync_wanted
         last_seq, policy = self._index.last_seq, host.options.sync
         at_once = policy == "always" and not lazy
-        plan.sync = at_once or self._sync_forced or (wanted and policy != "never")
+        plan.sync = at_once or self._sync_forced or (wanted and policy != "never") or bool(plan.named)
+        plan.sync = plan.sync and not plan.provisional
         log.take(plan, durable_seq, self._sync_forced)
-        creates = False
         if self._meta.waits:
-            plan.meta, creates = self._meta.take(host.identity)
-        if creates:
-            plan.birth = self.folder + ".new"
-        elif log.may_rewrite:
+            plan.meta, plan.creates = self._meta.take(host.identity)
+        if log.may_rewrite:
             log.plan_rewrite(plan, durable_seq)
         takes_bytes = plan.unlinks or plan.erasures or plan.rewrite is not None
         plan.journal = self._journal.take(bool(wanted or takes_bytes))  # which has the same content
@@ -150,7 +164,9 @@ class FileStream:
         if plan.trash_folder:
             self.left = True
             return None
-        self.born = True
+        if commit.named:
+            self.born, self.log.unnamed = True, False
+            self._move(self._name)
         if plan.journal is not None:
             self._journal.keep_file(plan.journal)
             self._journal.settle(plan.journal, commit.journal_full)

@@ -129,6 +129,9 @@ class MemoryStream:
         self._journal = list(records)
         self.journal_bytes = sum(len(body) for _, body in records)
 
+    def complete(self) -> None:
+        """Do nothing: no restart finds it."""
+
     def request_sync(self, force: bool) -> None:
         """Do nothing: there is no disk."""
 

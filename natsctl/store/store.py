@@ -318,14 +318,14 @@ class Store:
     def _files_of(self, record: MetaRecord, index: StreamIndex) -> FileStream:
         return FileStream(self, self._disk, self._cache, record, index, self._salt)
 
-    def _make(self, key: str, meta: bytes, first_seq: int, replaces: int = 0) -> StreamStore:
+    def _make(self, key: str, meta: bytes, first_seq: int, replaces: int = 0, provisional: bool = False) -> StreamStore:
         """Create a stream; the first commit creates its folder."""
         index = StreamIndex(max(first_seq, 1))
         identity = self._draw_identity()
         record = MetaRecord(self._next_id, key, meta, replaces, self.identity, identity, self._run)
         self._next_id += 1
         files = self._files_of(record, index)
-        files.create(record)
+        files.create(record, provisional)
         stream = self.streams[key] = StreamStore(self, key, index, files)
         stream.mark_dirty()
         return stream
@@ -341,7 +341,7 @@ class Store:
         self._commit_all()
         if self.healthy or self.faults == [refusal(key, reason) for key, reason in self.damaged.items()]:
             for stream in self.streams.values():
-                if isinstance(stream.backing, FileStream):
+                if isinstance(stream.backing, FileStream) and stream.backing.born:
                     stream.backing.write_indexes(tail=True)
             self._high_water_stop()
         for stream in self.streams.values():
@@ -378,10 +378,17 @@ class Store:
     # -- streams
 
     def create(
-        self, key: str, meta: bytes, storage: Literal["file", "memory"] = "file", first_seq: int = 1
+        self,
+        key: str,
+        meta: bytes,
+        storage: Literal["file", "memory"] = "file",
+        first_seq: int = 1,
+        *,
+        provisional: bool = False,
     ) -> StreamStore:
         """Make a stream; it is durable when its first commit ends (on_durable).
 
+        With `provisional` nothing of it survives a restart before its `complete`.
         Raises ConflictError, StoreDamagedError.
         """
         if key in self.streams:
@@ -393,7 +400,7 @@ class Store:
             memory = self.streams[key] = StreamStore(self, key, index, MemoryStream(index, meta))
             memory.request_sync()
             return memory
-        return self._make(key, meta, first_seq, self._deleting_ids.get(key, 0))
+        return self._make(key, meta, first_seq, self._deleting_ids.get(key, 0), provisional)
 
     def delete(self, key: str) -> StreamStore:
         """Remove a stream from `streams` and return it: its on_durable is called once the deletion is durable."""
@@ -488,6 +495,8 @@ class Store:
         streams[stream] = None
         if len(streams) > self.options.max_open_streams and (len(streams) > count or not unsynced):
             self._close_idle()  # else nothing has become idle
+        if not files.born:
+            return
         if unsynced and self.options.sync != "never":
             self._unsynced.setdefault(stream, self._monotonic_ns())
         elif self._unsynced:

@@ -461,6 +461,11 @@ class StreamStore(AppendedView):
         self._callbacks.append(callback)
         self.mark_dirty()
 
+    def complete(self, callback: Settled) -> None:
+        """Make a provisional stream with everything buffered now permanent, and call back as `on_durable`."""
+        self.backing.complete()
+        self.on_durable(callback)
+
     def begin_commit(self) -> Commit | None:
         if self._in_flight is not None:
             return None

@@ -125,6 +125,9 @@ class SimFile:
             raise
         self._node.sync()
 
+    def start_writeback(self) -> None:
+        self._check()
+
     def size(self) -> int:
         self._check()
         return len(self._node.cache)

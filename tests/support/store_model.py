@@ -142,6 +142,8 @@ class Ledger:
 
     streams: dict[str, StreamLedger] = field(default_factory=dict)
     creation_confirmed: set[str] = field(default_factory=set)
+    provisional: set[str] = field(default_factory=set)
+    """Streams that no crash leaves, because they were not completed."""
     deletion_asked: set[str] = field(default_factory=set)
     deletion_confirmed: set[str] = field(default_factory=set)
 
@@ -156,6 +158,8 @@ class Ledger:
         for key in sorted(self.streams):
             if key in found and key in self.deletion_confirmed:
                 raise Violation(f"{key} is back after its deletion was confirmed")
+            if key in found and key in self.provisional:
+                raise Violation(f"{key} is there and was never completed")
             if key not in found and key in self.creation_confirmed and key not in self.deletion_asked:
                 raise Violation(f"{key} is lost")
         for key in sorted(found):
@@ -164,6 +168,7 @@ class Ledger:
             self.streams[key].judge(found[key])
         self.streams = {key: ledger for key, ledger in self.streams.items() if key in found}
         self.creation_confirmed = set(found)
+        self.provisional.clear()
         self.deletion_asked.clear()
         self.deletion_confirmed.clear()
 

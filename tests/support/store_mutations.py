@@ -21,7 +21,7 @@ from natsctl.store import compaction, frame, fsck, index_file, packed, recovery
 from natsctl.store.compaction import Compaction, Rewrite
 from natsctl.store.disk import Disk, File
 from natsctl.store.errors import StoreError
-from natsctl.store.file_commit import Commit, FileCommit, write_all
+from natsctl.store.file_commit import Commit, CommitPlan, FileCommit, write_all
 from natsctl.store.file_log import FileLog
 from natsctl.store.fsck import StreamCheck
 from natsctl.store.index import StreamIndex
@@ -112,6 +112,17 @@ MUTATIONS: Final = Mutations(
     journal_not_repaired=(recovery, "_records", lambda *_: []),
     repair_loses_the_last_sequence=(StreamStore, "skip_to", do_nothing, 5),
 )
+
+
+@MUTATIONS.planted(160)
+def completed_before_its_segments_are_synced() -> Patch:
+    take = FileLog.take
+
+    def forgets(self: FileLog, plan: CommitPlan, durable_seq: int, force: bool) -> None:
+        take(self, plan, durable_seq, force)
+        plan.trailing = []
+
+    return mock.patch.object(FileLog, "take", forgets)
 
 
 @MUTATIONS.planted(18)

@@ -1,13 +1,13 @@
 """A store under random work and random disasters, judged by a ledger kept outside: one seed is one reproducible
 session.
 
-Theory of operation. A session is several *lives* of one simulated disk. In a life a random program publishes,
-removes, erases, purges, keeps a few messages of each subject, writes journals and metadata, creates and deletes
-streams, and drives commits through begin, run and finish with other work between them, as the server's worker threads
-do. A life ends by kill, by power loss, by a crash inside a disk call, or cleanly; then the store is opened again and
-the ledger checks what it finds. At random acks the synced image alone (nothing that was not synced) is opened as
-well: an ack that is not on the disk is a violation even if no crash happens to show it. A last life without faults must
-settle everything.
+Theory of operation. A session is several *lives* of one simulated disk. In a life a random program publishes, removes,
+erases, purges, keeps a few messages of each subject, writes journals and metadata, creates and deletes streams, some of
+them provisional, and drives commits through begin, run and finish with other work between them, as the server's worker
+threads do. A life ends by kill, by power loss, by a crash inside a disk call, or cleanly; then the store is opened
+again and the ledger checks what it finds. At random acks the synced image alone (nothing that was not synced) is opened
+as well: an ack that is not on the disk is a violation even if no crash happens to show it. A last life without faults
+must settle everything.
 
 A commit may fail only where the disk met a fault; its owner gets the error, as from the server, and the life goes on.
 What was erased is looked for in every file that is there or could come back, when it is confirmed and at each start.
@@ -39,6 +39,7 @@ from tests.support.store_batches import append_together
 from tests.support.store_model import ERRORS, History, Ledger, Report, StreamLedger, Violation, draw_plan, simulating
 
 STREAMS_MAX = 4
+PROVISIONAL_SHARE = 0.25
 DISK_IMAGE_SHARE = 0.08
 SUBJECTS = (b"a", b"a.b", b"a.c", b"x.y.z")
 SETTLE_ROUNDS = 200
@@ -88,6 +89,7 @@ class Session:
         """Probability that the wall clock jumps, or is corrected, before a message."""
         self._ahead_ns = 0
         """Time by which the wall clock is ahead, until it is corrected."""
+        self._completions = random.Random(f"{seed}/completions")
         self._salt = random.Random(f"{seed}/salt")
         self._created = 0
         self._notes: list[str] = []
@@ -189,6 +191,7 @@ class Session:
             (self._meta, 3),
             (self._create, 4),
             (self._delete, 1),
+            (self._complete, 4),
             (self._pass_time, 6),
         )
         step = self._work.choices([step for step, _ in steps], [weight for _, weight in steps])[0]
@@ -207,9 +210,22 @@ class Session:
         self._created += 1
         key, meta = f"$G/S{self._created}", self._work.randbytes(self._work.randint(1, 60)).hex().encode()
         ledger = self._ledger.create(key, meta)
-        stream = self._store.create(key, meta, "file")
+        provisional = self._completions.random() < PROVISIONAL_SHARE
+        stream = self._store.create(key, meta, "file", provisional=provisional)
         self._listen(stream, ledger)
-        stream.on_durable(lambda error: self._ledger.creation_confirmed.add(key) if error is None else None)
+        if provisional:
+            self._ledger.provisional.add(key)
+        else:
+            self._confirm(stream, lambda: self._ledger.creation_confirmed.add(key))
+
+    def _complete(self) -> None:
+        waiting = sorted(self._ledger.provisional & self._store.streams.keys())
+        if waiting and self._completions.random() < 0.5:
+            key = self._completions.choice(waiting)
+            self._ledger.provisional.discard(key)
+            self.report["completed"] += 1
+            confirmed = self._ledger.creation_confirmed
+            self._store.streams[key].complete(lambda error: confirmed.add(key) if error is None else None)
 
     def _delete(self) -> None:
         if picked := self._pick():

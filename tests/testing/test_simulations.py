@@ -17,7 +17,8 @@ Simulate = Callable[[int], Report]
 SESSIONS: dict[str, tuple[Simulate, int, int, dict[float, str]]] = {
     "store": (
         simulate, 10, 80,
-        {0.25: "disk_faults packed_files", 0.5: "disk_image_checks repaired", 1: "kills power_losses erasures",
+        {0.25: "disk_faults packed_files", 0.5: "disk_image_checks repaired completed",
+         1: "kills power_losses erasures",
          50: "acks"},
     ),
     "encrypted": (

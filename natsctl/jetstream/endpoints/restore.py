@@ -1,13 +1,13 @@
 """STREAM.RESTORE: a stream arrives as an archive, and becomes visible completely or not at all.
 
 Theory of operation. Chunks arrive as requests on a subject made for the transfer, and are queued. Turns of the engine
-read them item by item, so that a chunk with much content does not block the loop. Messages go into a new store. Its
-metadata has `restoring` set: the stream is not visible, and a server that finds such a store when it starts deletes it.
-The store is created with the first message, because its sequence must be known; an archive that is invalid before
-leaves no trace. An empty chunk ends the transfer: the archive must be complete, and the consumers are written to the
-journal. Once all of that is durable the final metadata is written, and once that is durable too the stream is started
-as after a restart, and the answer sent. Any failure deletes the store and is reported with err_code 10062; a stalled
-transfer is abandoned without an answer. Source: docs/compatibility.md#snapshots-and-restores.
+read them item by item, so that a chunk with much content does not block the loop. Messages go into a new, provisional
+store: the stream is not visible, nothing is synced yet, and a restart finds nothing of it. The store is created with
+the first message, because its sequence must be known; an archive that is invalid before leaves no trace. An empty chunk
+ends the transfer: the archive must be complete, and the consumers are written to the journal. One commit syncs all of
+that and makes the store permanent; then the stream is started as after a restart, and the answer sent. Any failure
+deletes the store and is reported with err_code 10062; a stalled transfer is abandoned without an answer. Source:
+docs/compatibility.md#snapshots-and-restores.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ from natsctl.jetstream.streams.schedules import is_timed
 from natsctl.jetstream.streams.stream import Stream, StreamMeta
 from natsctl.jetstream.timers import Alarm
 from natsctl.store.errors import StoreError, StreamKeyTakenError
-from natsctl.store.file_log import FileLog
 from natsctl.store.steps import Steps
 from natsctl.store.stream import StreamStore
 
 if TYPE_CHECKING:
     from natsctl.broker.session import Session
     from natsctl.jetstream.account import JetStreamAccount
+    from natsctl.store.file_commit import Settled
 
 
 MAX_SEQ: Final = (1 << 62) - 1
@@ -205,25 +205,17 @@ class Staging:
     def _open(self, first_seq: int) -> StreamStore:
         """Create the store. Raises ConflictError when the name was taken meanwhile."""
         self._created_ns = self._created_ns or self._js.engine.clock.now_ns()
-        meta = StreamMeta(self._created_ns, self._config, restoring=True)
+        meta = StreamMeta(self._created_ns, self._config)
         storage: Literal["memory", "file"] = "memory" if self._config.storage is StorageType.MEMORY else "file"
         key = f"{self._js.name}/{self._config.name}"
-        self.store = self._js.engine.store.create(key, meta.encode(), storage, first_seq)
+        self.store = self._js.engine.store.create(key, meta.encode(), storage, first_seq, provisional=True)
         self.store.refused = self._refused
-        self._relax(self.store, True)
         return self.store
 
-    def _relax(self, store: StreamStore, on: bool) -> None:
-        """End commits before a sync and keep nothing that they wrote in memory, or end that."""
-        store.lazy = on
-        if isinstance(store.log, FileLog):
-            store.log.keeps = not on
-
-    def completing(self) -> Steps[StreamStore]:
-        """Write last sequence, ids and consumers into the store and return it. Raises StoreError."""
+    def completing(self) -> Steps[None]:
+        """Write last sequence, ids and consumers into the store. Raises StoreError."""
         self._check_kept()
         store = self._with_last_seq()
-        self._relax(store, False)
         if self._ids:
             store.append_record(IN_USE, b"")
         for number, consumer in enumerate(self._consumers.values(), 1):
@@ -233,8 +225,6 @@ class Staging:
             record = encode_record(body)
             store.append_record(record.kind, record.body)
             yield CONSUMER_COST
-        store.request_sync()
-        return store
 
     def _with_last_seq(self) -> StreamStore:
         """Return the store after raising its last sequence and time to the stream's; that message may be missing."""
@@ -245,12 +235,11 @@ class Staging:
             store.remove(last_seq)
         return store
 
-    def finalize(self) -> StreamStore:
-        """Write the metadata without `restoring`; this makes the stream permanent. Raises StoreError."""
+    def complete(self, callback: Settled) -> None:
+        """Make the store permanent, and call back once it is. Raises StoreError."""
         self._check_kept()
         assert self.store is not None
-        self.store.set_meta(StreamMeta(self._created_ns, self._config).encode())
-        return self.store
+        self.store.complete(callback)
 
     def hand_over(self) -> StreamStore:
         """Return the store and stop counting its bytes; its stream counts them from now on."""
@@ -441,32 +430,28 @@ class Restore:
         self._alarm.cancel()
         self._js.work.begin(self._completing(), partial(self._completed, reply))
 
-    def _completing(self) -> Steps[StreamStore | ApiError]:
+    def _completing(self) -> Steps[ApiError | None]:
         try:
-            return (yield from self._refusing_now()) or (yield from self._staging.completing())
+            refusal = yield from self._refusing_now()
+            if refusal is None:
+                yield from self._staging.completing()
+            return refusal
         except StreamKeyTakenError:
             return error(ErrCode.STREAM_NAME_EXIST_RESTORE_FAILED)
         except StoreError as fault:
             return error(ErrCode.STREAM_RESTORE, err=str(fault))
 
-    def _completed(self, reply: bytes, found: StreamStore | ApiError) -> None:
-        if isinstance(found, ApiError):
-            self._fail_with(found, reply)
-        else:
-            found.on_durable(partial(self._stored, reply))
-
-    def _stored(self, reply: bytes, fault: StoreError | None) -> None:
-        """Write the final metadata, after messages and journal are durable."""
-        if fault is not None:
-            self._fail(str(fault), reply)
+    def _completed(self, reply: bytes, refusal: ApiError | None) -> None:
+        if refusal is not None:
+            self._fail_with(refusal, reply)
             return
         try:
-            self._staging.finalize().on_durable(partial(self._finalized, reply))
-        except StoreError as failed:
-            self._fail(str(failed), reply)
+            self._staging.complete(partial(self._stored, reply))
+        except StoreError as fault:
+            self._fail(str(fault), reply)
 
-    def _finalized(self, reply: bytes, fault: StoreError | None) -> None:
-        """Serve the stream, after the final metadata is durable."""
+    def _stored(self, reply: bytes, fault: StoreError | None) -> None:
+        """Serve the stream, after it is durable."""
         if fault is not None:
             self._fail(str(fault), reply)
         else:

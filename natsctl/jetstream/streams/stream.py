@@ -71,7 +71,7 @@ class StreamMeta(msgspec.Struct, frozen=True):
     created_ns: int
     config: StreamConfig
     restoring: bool = False
-    """The stream is not complete yet; a server that finds it so at its start deletes it."""
+    """An earlier version was restoring the stream when it ended: it is deleted."""
 
     def encode(self) -> bytes:
         return _encode(_Record(self.created_ns, self.config, self.restoring))
