@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 from natsctl.api.errors import NatsctlError, NotAuthorisedError, UnreachableError, UsageError
 from natsctl.api.subjects import subject_fault
 from natsctl.client.message import HeaderLike, Message, encode_headers, to_message
-from natsctl.client.nats_py import client_class, failure_class
+from natsctl.client.nats_py import client_class, failure_class, socks_transport
 from natsctl.client.received import Received
 from natsctl.client.requests import end_tasks
 from natsctl.wire.client import ServerLineError
@@ -273,8 +273,6 @@ class Connection:
         # nats-py's side of TLS looks like plain TCP to asyncio; asyncio warns when a connection ends.
         logging.getLogger("asyncio").setLevel(logging.ERROR)
         if self.target.settings.socks_proxy:
-            from natsctl.client.nats_py import socks_transport
-
             self._client._transport = socks_transport(self.target.settings.socks_proxy)
         try:
             async with asyncio.timeout(self.timeout_s):

@@ -339,8 +339,6 @@ Header = Annotated[list[str] | None, Option("--header", "-H", metavar="KEY:VALUE
 def check_details(details: bool, json: bool) -> None:
     """Raise UsageError for `--details` without `-j`: tables have --columns."""
     if details and not json:
-        from natsctl.api.errors import UsageError
-
         raise UsageError("--details is for -j")
 
 

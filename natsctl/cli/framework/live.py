@@ -416,7 +416,6 @@ def plot_room(rounds: int) -> tuple[int, int]:
 
     Raises UsageError if they are too few, or if no user could end the rounds.
     """
-    from natsctl.cli.framework.output import console
     from natsctl.cli.render.plot import SMALLEST
 
     if not rounds and not sys.stdout.isatty():

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from natsctl.api.errors import UsageError
 from natsctl.cli.framework import output
-from natsctl.cli.render.text import safe
+from natsctl.cli.render.text import folded, length, safe
 
 if TYPE_CHECKING:
     from prompt_toolkit.key_binding import KeyBindings
@@ -271,8 +271,6 @@ def _folded(text: str, suffix: str = "") -> str:
     columns = output.stderr_width()
     if columns is None:
         return text
-    from natsctl.cli.render.text import folded, length
-
     if length(text) + length(suffix) + 4 <= columns:
         return text
     lines = folded(text, max(columns - 4, 20))

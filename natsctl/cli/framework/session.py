@@ -17,9 +17,9 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping
 
-from natsctl.api.errors import ApiResponseError, UsageError
+from natsctl.api.errors import ApiResponseError, UnreachableError, UsageError
 from natsctl.cli.framework.globals import GlobalOptions
-from natsctl.cli.framework.output import COLOUR
+from natsctl.cli.framework.output import COLOUR, log, note
 from natsctl.client.received import Received
 from natsctl.hints import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -239,8 +239,6 @@ class Session:
             _collect_again()
         # A live view that takes the whole terminal has no room for reports until its end.
         if not self.json and (lasting if not self.lasting else not sys.stdout.isatty()):
-            from natsctl.cli.framework.output import log
-
             self.received.report = log
         connection = link.manager.connection
         connection.received = self.received
@@ -254,8 +252,6 @@ class Session:
 
     async def _usable(self, manager: Manager, rested_s: float) -> bool:
         """Return whether the connection of the last run can be used, by its idle time."""
-        from natsctl.api.errors import UnreachableError
-
         if manager.connection.lost:
             return manager.connection.patient
         if self.archive:
@@ -285,7 +281,6 @@ class Session:
 
     def _watch(self, connection: Connection) -> None:
         """Trace requests for --trace, and report a lost connection, unless a program reads stderr."""
-        from natsctl.cli.framework.output import log
         from natsctl.client.connection import Tracer, ignore_notice
 
         connection.tracer = Tracer() if self.options.trace else None
@@ -309,7 +304,6 @@ class Session:
         """Return a connection to the embedded server; its owner may be changing between two commands."""
         import asyncio
 
-        from natsctl.api.errors import UnreachableError
         from natsctl.client.connection import TAKEOVER_ATTEMPTS, TAKEOVER_RETRY_S
         from natsctl.client.dial import connect
 
@@ -343,8 +337,6 @@ class Session:
         if target.settings.color_scheme:
             os.environ.setdefault(COLOUR, target.settings.color_scheme)
         if target.settings.tls_insecure and not self.json:
-            from natsctl.cli.framework.output import note
-
             note("warning: the server's certificate is not checked (--tls-insecure)")
         return target
 
@@ -352,7 +344,6 @@ class Session:
         """Return the target at the embedded server, started here unless another command runs one on the folder."""
         import asyncio
 
-        from natsctl.cli.framework.output import note
         from natsctl.client.settings import Settings
 
         if sys.platform == "win32":

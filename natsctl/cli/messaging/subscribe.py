@@ -7,7 +7,7 @@ import shutil
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 from natsctl.api.errors import UsageError
@@ -203,8 +203,6 @@ async def _run(
     raw: bool,
     json: bool,
 ) -> None:
-    from dataclasses import replace
-
     from natsctl.client.messaging.request_reply import RequestLog
 
     requests = RequestLog(manager.connection) if asked.match_replies else None
