@@ -16,6 +16,9 @@ import json
 import multiprocessing
 import os
 import random
+import resource
+import signal
+import ssl
 import struct
 import tempfile
 import time
@@ -24,10 +27,12 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
+from urllib.parse import urlsplit
 
 from bench import loop, servers
 from bench.measure import ANSWER_WITHIN_S, verdict
 from bench.startup import free_port
+from natsctl.testing.certificates import Authority
 from natsctl.testing.process import ServerProcess
 from tests.support.callouts import ISSUER, SUBJECT, claims_of
 from tests.support.callouts import Request as CalloutRequest
@@ -65,11 +70,12 @@ Act = TypeVar("Act", bound=Callable[["Peers", int], Awaitable[object]])
 
 
 class Peers(NamedTuple):
-    """The connections of one run: a client, and the addresses of the listeners."""
+    """The connections of one run: a client, the addresses of the listeners, and the server's process."""
 
     client: RawClient
     url: str
     websocket: str
+    pid: int
 
 
 class Input(NamedTuple):
@@ -182,6 +188,64 @@ async def many_mirror_transforms(peers: Peers, count: int) -> None:
     await api(peers, "STREAM.DELETE.A", {})
 
 
+@sized("stream: transforms of many sources", 50, 500, 5_000, 200_000)
+async def nested_transforms(peers: Peers, count: int) -> None:
+    """Create a stream whose sources have empty transforms, a thousand each."""
+    sources = [
+        {"name": f"O{number}", "subject_transforms": [{}] * min(count, 1_000)} for number in range(-(-count // 1_000))
+    ]
+    await create(peers, sources=sources)
+    await api(peers, "STREAM.DELETE.A", {})
+
+
+async def transformed(peers: Peers, dest: str, subject: bytes) -> None:
+    """Create a stream with a transform, and publish to it."""
+    await create(peers, subjects=["a.>"], subject_transform={"src": "a.*", "dest": dest})
+    for _ in range(20):
+        peers.client.publish(subject, b"")
+    await peers.client.flush()
+
+
+@sized("stream: tokens of a transform", 80, 800, 8_000, 300_000)
+async def many_targets(peers: Peers, count: int) -> None:
+    """Create a stream with a transform that repeats a token, and publish to it."""
+    await transformed(peers, ".".join(["$1"] * count), b"a.x")
+
+
+@sized("stream: different tokens of a transform", 80, 800, 8_000, 100_000)
+async def different_targets(peers: Peers, count: int) -> None:
+    """Create a stream with a transform of many texts, and publish to it."""
+    await transformed(peers, ".".join(f"b{number}" for number in range(count)), b"a.x")
+
+
+@sized("stream: calls of a transform", 80, 800, 8_000, 40_000)
+async def many_calls(peers: Peers, count: int) -> None:
+    """Create a stream with a transform that calls functions, each with a long result, and publish to it."""
+    await transformed(peers, ".".join(["{{slicefromleft(1,1)}}"] * count), b"a." + b"x" * 3_000)
+
+
+@sized("stream: unended calls of a transform", 80, 800, 8_000, 80_000)
+async def unended_calls(peers: Peers, count: int) -> None:
+    """Create a stream with a transform of one token that begins a call again and again."""
+    await transformed(peers, "{{wildcard(" * count + "}}", b"a.x")
+
+
+@sized("stream: arguments of a transform", 80, 800, 8_000, 400_000)
+async def many_arguments(peers: Peers, count: int) -> None:
+    """Create a stream with a transform that partitions by many tokens."""
+    await transformed(peers, "{{partition(9" + ",1" * count + ")}}", b"a.x")
+
+
+@sized("stream: tokens of a transform's source", 80, 800, 2_000)
+async def many_stars(peers: Peers, count: int) -> None:
+    """Create a stream with a transform of subjects of many tokens, and publish to it."""
+    source, dest = ".".join(["*"] * count), ".".join(f"${number}" for number in range(count, 0, -1))
+    await create(peers, subjects=["a.>"], subject_transform={"src": f"a.{source}", "dest": f"a.{dest}"})
+    for number in range(20):
+        peers.client.publish(b".".join([b"a"] * count + [b"%d" % number]), b"")
+    await peers.client.flush()
+
+
 @sized("stream: metadata", 80, 800, 8_000)
 async def much_metadata(peers: Peers, count: int) -> None:
     """Create a stream with as much metadata as one may have."""
@@ -291,6 +355,83 @@ async def wide_direct_get(peers: Peers, count: int) -> None:
 async def many_keys(peers: Peers, count: int) -> None:
     """Send a request with many unknown fields."""
     await api(peers, "STREAM.CREATE.A", {"name": "A", **{f"k{number}": 1 for number in range(count)}})
+
+
+async def refused(peers: Peers, text: bytes) -> None:
+    """Send a request with such text in it."""
+    await peers.client.request(b"$JS.API.STREAM.CREATE.A", b'{"name":"A","x":' + text + b"}", ANSWER_WITHIN_S)
+
+
+@sized("request: integers", 500, 5_000, 50_000, 500_000)
+async def many_integers(peers: Peers, count: int) -> None:
+    """Send a request with many numbers."""
+    await refused(peers, b"[%b]" % b",".join([b"1"] * count))
+
+
+@sized("request: floats", 250, 2_500, 25_000, 250_000)
+async def many_floats(peers: Peers, count: int) -> None:
+    """Send a request with many fractions."""
+    await refused(peers, b"[%b]" % b",".join([b"1.5"] * count))
+
+
+@sized("request: empty lists", 300, 3_000, 30_000, 300_000)
+async def many_lists(peers: Peers, count: int) -> None:
+    """Send a request with many empty lists."""
+    await refused(peers, b"[%b]" % b",".join([b"[]"] * count))
+
+
+@sized("request: broken UTF-8", 900, 9_000, 90_000, 900_000)
+async def broken_text(peers: Peers, count: int) -> None:
+    """Send a request with a text of impossible bytes."""
+    await refused(peers, b'"%b"' % (b"\xff" * count))
+
+
+@sized("request: lone surrogates", 150, 1_500, 15_000, 150_000)
+async def lone_surrogates(peers: Peers, count: int) -> None:
+    """Send a request with a text of halves of characters."""
+    await refused(peers, b'"%b"' % (rb"\ud800" * count))
+
+
+@sized("request: different integers after broken UTF-8", 100, 1_000, 10_000, 100_000)
+async def integers_after_broken_text(peers: Peers, count: int) -> None:
+    """Send a request with many numbers that no quick decoder reads."""
+    await refused(peers, b'["\xff",%b]' % b",".join(b"%d" % (10**8 + number) for number in range(count)))
+
+
+@sized("request: values in a row", 300, 3_000, 30_000, 300_000)
+async def many_values(peers: Peers, count: int) -> None:
+    """Send a request of many objects."""
+    await peers.client.request(b"$JS.API.STREAM.CREATE.A", b"{} " * count, ANSWER_WITHIN_S)
+
+
+@sized("request: length of an unknown name", 900, 9_000, 90_000, 900_000)
+async def long_name(peers: Peers, count: int) -> None:
+    """Send a request with a field whose name has to be quoted."""
+    await peers.client.request(b"$JS.API.STREAM.CREATE.A", b'{"%b":1}' % (b"\x7f" * count), ANSWER_WITHIN_S)
+
+
+@sized("request: length of an unknown value", 900, 9_000, 90_000, 900_000)
+async def long_value(peers: Peers, count: int) -> None:
+    """Send a request with a value that has to be quoted."""
+    await api(peers, "STREAM.CREATE.A", {"name": "A", "retention": "\x7f" * (count // 6)})
+
+
+@sized("request: pull, fractions", 250, 2_500, 25_000, 250_000)
+async def long_pull(peers: Peers, count: int) -> None:
+    """Send a pull request with many fractions, and one that a quick decoder does not read."""
+    await create(peers, subjects=["s.>"])
+    await api(peers, "CONSUMER.DURABLE.CREATE.A.C", {"stream_name": "A", "config": {"durable_name": "C"}})
+    for text in (b"1", b'"\xff"'):
+        body = b'{"batch":%b,"no_wait":true,"x":[%b]}' % (text, b",".join([b"1.5"] * count))
+        await peers.client.request(b"$JS.API.CONSUMER.MSG.NEXT.A.C", body, ANSWER_WITHIN_S)
+
+
+@sized("request: direct get, fractions", 250, 2_500, 25_000, 250_000)
+async def long_direct_get(peers: Peers, count: int) -> None:
+    """Send a direct get with many fractions."""
+    await create(peers, subjects=["s.>"], allow_direct=True)
+    body = b'{"seq":1,"x":[%b]}' % b",".join([b"1.5"] * count)
+    await peers.client.request(b"$JS.API.DIRECT.GET.A", body, ANSWER_WITHIN_S)
 
 
 @sized("request: depth of JSON", 80, 800, 8_000, 80_000, 500_000)
@@ -503,6 +644,14 @@ async def atomic_batch(peers: Peers, count: int) -> None:
     await peers.client.flush()
 
 
+@sized("publish: checked one by one", 1_000, 10_000, 100_000)
+async def checked_messages(peers: Peers, count: int) -> None:
+    """Publish into a stream that rewrites each message."""
+    await create(peers, subjects=["s.>"], subject_transform={"src": "s.*", "dest": "s.{{partition(9,1)}}.$1"})
+    peers.client.send(b"PUB s.x 0\r\n\r\n" * count)
+    await peers.client.flush()
+
+
 @sized("consumer: list of large ones", 25, 250)
 async def large_consumers(peers: Peers, count: int) -> None:
     """List consumers with as much metadata and as many filters as a hundred kilobytes hold."""
@@ -604,6 +753,19 @@ async def claimed_mappings(peers: Peers, count: int) -> None:
     await pushed(peers, IMPORTER, {"mappings": {f"m.{n}": [{"subject": f"n.{n}"}] for n in range(count)}})
 
 
+@sized("claims: tokens of a mapping", 80, 800, 8_000, 250_000, config=OPERATED)
+async def claimed_targets(peers: Peers, count: int) -> None:
+    """Push an account with a mapping that repeats a token."""
+    await pushed(peers, IMPORTER, {"mappings": {"m.*": [{"subject": ".".join(["$1"] * count)}]}})
+    await pushed(peers, IMPORTER, {})
+
+
+@sized("claims: empty lists", 300, 3_000, 30_000, 250_000, config=OPERATED)
+async def claimed_lists(peers: Peers, count: int) -> None:
+    """Push an account with many empty lists in a field that nobody knows."""
+    await pushed(peers, IMPORTER, {"x": [[]] * count})
+
+
 @sized("claims: default permissions", 300, 3_000, 30_000, config=OPERATED)
 async def claimed_permissions(peers: Peers, count: int) -> None:
     """Push an account whose users may publish on many patterns, and log in."""
@@ -633,6 +795,64 @@ async def permitted_logins(peers: Peers, count: int) -> None:
         client.publish(b"p.7.x", b"")
         await client.flush()
         await client.close()
+
+
+async def at_once(peers: Peers, address: str, count: int, data: bytes, *, greeted: bool) -> None:
+    """Send the same on many connections while the server stands still, and read its answers."""
+    parts = urlsplit(address)
+    opened = [await asyncio.open_connection(parts.hostname, parts.port, limit=1 << 20) for _ in range(count)]
+    if greeted:
+        await asyncio.gather(*(reader.readline() for reader, _ in opened))
+    os.kill(peers.pid, signal.SIGSTOP)
+    for _, writer in opened:
+        writer.write(data)
+    await asyncio.sleep(QUIET_S)
+    os.kill(peers.pid, signal.SIGCONT)
+    await asyncio.gather(*(reader.read(1 << 16) for reader, _ in opened), return_exceptions=True)
+    for _, writer in opened:
+        writer.transport.abort()
+    await asyncio.sleep(QUIET_S)
+
+
+@sized("connections: logins at once", 10, 100, 1_000, 4_000)
+async def logins_at_once(peers: Peers, count: int) -> None:
+    """Log in on many connections."""
+    await at_once(peers, peers.url, count, b'CONNECT {"verbose":false}\r\nPING\r\n', greeted=True)
+
+
+@sized("connections: WebSocket upgrades at once", 10, 100, 1_000, 4_000)
+async def upgrades_at_once(peers: Peers, count: int) -> None:
+    """Ask for a WebSocket on many connections."""
+    await at_once(peers, peers.websocket, count, WebSocket.request("localhost"), greeted=False)
+
+
+def client_hello() -> bytes:
+    """Return the beginning of a TLS handshake."""
+    received, sent = ssl.MemoryBIO(), ssl.MemoryBIO()
+    with suppress(ssl.SSLWantReadError):
+        ssl.create_default_context().wrap_bio(received, sent, server_hostname="localhost").do_handshake()
+    return sent.read()
+
+
+CERTIFICATES: Final = "CERTIFICATES"
+"""The folder of the certificates, in a configuration."""
+
+
+@sized(
+    "connections: TLS handshakes at once", 10, 100, 1_000,
+    config=f'tls {{ cert_file: "{CERTIFICATES}/server.pem", key_file: "{CERTIFICATES}/server-key.pem", timeout: 30 }}\n'
+    "allow_non_tls: true\n",
+)  # fmt: skip
+async def handshakes_at_once(peers: Peers, count: int) -> None:
+    """Begin a TLS handshake on many connections."""
+    await at_once(peers, peers.url, count, client_hello(), greeted=True)
+
+
+@sized("connections: publishers at once", 10, 100, 500)
+async def publishers_at_once(peers: Peers, count: int) -> None:
+    """Publish on many connections, 5,000 messages on each."""
+    data = b'CONNECT {"verbose":false}\r\n' + b"PUB s.x 0\r\n\r\n" * 5_000 + b"PING\r\n"
+    await at_once(peers, peers.url, count, data, greeted=True)
 
 
 LEAF_PORT: Final = free_port()
@@ -770,16 +990,21 @@ class WebSocket:
         """Return a client that compresses."""
         host, _, port = address.removeprefix("ws://").rpartition(":")
         reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(cls.request(host))
+        await reader.readuntil(b"\r\n\r\n")
+        client = cls(reader, writer)
+        client.send(client.framed(b'CONNECT {"verbose":false,"headers":true,"no_responders":true}\r\n'))
+        return client
+
+    @staticmethod
+    def request(host: str) -> bytes:
+        """Return the request for a WebSocket that compresses."""
         key = base64.b64encode(os.urandom(16)).decode()
         lines = [
             "GET / HTTP/1.1", f"Host: {host}", "Upgrade: websocket", "Connection: Upgrade", f"Sec-WebSocket-Key: {key}",
             "Sec-WebSocket-Version: 13", "Sec-WebSocket-Extensions: permessage-deflate", "", "",
         ]  # fmt: skip
-        writer.write("\r\n".join(lines).encode())
-        await reader.readuntil(b"\r\n\r\n")
-        client = cls(reader, writer)
-        client.send(client.framed(b'CONNECT {"verbose":false,"headers":true,"no_responders":true}\r\n'))
-        return client
+        return "\r\n".join(lines).encode()
 
     @staticmethod
     def framed(data: bytes, *, compressed: bool = False, opcode: int = 2) -> bytes:
@@ -892,7 +1117,7 @@ async def measured(server: ServerProcess, name: str, largest: int) -> dict[int, 
     try:
         for size in (size for size in sizes if size <= largest):
             client = await RawClient.connect(server.url)
-            peers = Peers(client, server.url, ports["websocket"][0] if "websocket" in config else "")
+            peers = Peers(client, server.url, ports["websocket"][0] if "websocket" in config else "", server.pid)
             await asyncio.gather(*(api(peers, f"STREAM.DELETE.{stream}", {}) for stream in ("A", "O")))
             await asyncio.sleep(QUIET_S)
             await since_last()
@@ -935,8 +1160,17 @@ def line(name: str, size: int, cells: list[Waits | None], before: Waits | None) 
     return f"  {name:40} {size:>9,} {text}   {notes}"
 
 
+def configured(name: str, folder: Path) -> str:
+    """Return the configuration for an input, with the certificates that it names."""
+    config = INPUTS[name].config
+    if CERTIFICATES in config:
+        Authority(folder / CERTIFICATES).issue("server", dns=["localhost"])
+    return config.replace(CERTIFICATES, str(folder / CERTIFICATES))
+
+
 def main() -> None:
     """Measure the selected inputs and print a line for each size."""
+    resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="inputs whose names hold one of these, separated by |")
     parser.add_argument("--largest", type=int, default=1_000_000, help="send no more items than this")
@@ -952,7 +1186,7 @@ def main() -> None:
         for candidate in candidates:
             with (
                 tempfile.TemporaryDirectory(prefix="natsctl-inputs-", ignore_cleanup_errors=True) as folder,
-                candidate._replace(config=INPUTS[name].config).serving(Path(folder)) as server,
+                candidate._replace(config=configured(name, Path(folder))).serving(Path(folder)) as server,
             ):
                 columns.append(asyncio.run(measured(server, name, options.largest)))
                 server.kill()

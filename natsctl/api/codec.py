@@ -4,7 +4,6 @@
 with its texts.
 """
 
-import re
 from functools import cache
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -47,19 +46,20 @@ _decoder_of = _Decoders()
 
 BYTES_PER_COST: Final = 2048
 """Bytes of JSON that cost as much to read as one message."""
-LARGE_COST: Final = 512
-"""Cost of each step of `decoding`, as of so many messages: about 8 ms for a megabyte of JSON."""
 
 
 def decoding(raw: bytes, wanted: type[M], plain: bool = False) -> Steps[M]:
-    """Decode a request strictly (or as `decode_plain` does), in steps, for texts of a megabyte."""
+    """Decode a request in steps: strictly, or, if `plain`, one value with unknown keys ignored, as Go's Unmarshal does.
+
+    Raises InvalidJSONError.
+    """
     from natsctl.api.strict import DecodeError, decoding_values, reading_values
 
     try:
         values = yield from decoding_values(raw)
-        yield LARGE_COST
+        yield len(raw) // BYTES_PER_COST
         found = yield from reading_values(values, wanted, plain)
-        yield LARGE_COST
+        yield len(raw) // BYTES_PER_COST
         return msgspec.convert(found, wanted)
     except (DecodeError, msgspec.MsgspecError) as error:
         raise InvalidJSONError(str(error)) from error
@@ -78,18 +78,6 @@ def decode(raw: bytes, wanted: type[T], strict: bool = False) -> T:
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidJSONError(str(error)) from error
     return value
-
-
-def decode_plain(raw: bytes, wanted: type[M]) -> M:
-    """Return the model of one JSON value, with unknown keys ignored; errors have the text of Go's Unmarshal.
-
-    Raises InvalidJSONError.
-    """
-    return finish(decoding(raw, wanted, plain=True))
-
-
-class _Pairs(list[tuple[str, Any]]):
-    """The keys and values of an object, as in the text."""
 
 
 class _Names(NamedTuple):
@@ -132,6 +120,8 @@ def _names_of(wanted: Any, also: tuple[str, ...] = ()) -> _Names | None:
 
 def _folding(value: Any, names: _Names | None) -> Steps[Any]:
     """Return builtins under the keys of `names`, in steps: one container after another, however deep they are."""
+    from natsctl.api.json_steps import JsonPairs
+
     root: dict[Any, Any] = {"": value}
     waiting: list[tuple[Any, Any, Any, _Names | None, bool]] = [(root, "", value, names, False)]
     items = 0
@@ -146,7 +136,7 @@ def _folding(value: Any, names: _Names | None) -> Steps[Any]:
             items = 0
         fields, folded, inner = names or _NO_NAMES
         first = len(waiting)
-        if not isinstance(held, _Pairs):
+        if not isinstance(held, JsonPairs):
             found = holder[place] = list(held)
             waiting += [
                 (found, index, inside, inner, False) for index, inside in enumerate(held) if isinstance(inside, list)
@@ -154,7 +144,9 @@ def _folding(value: Any, names: _Names | None) -> Steps[Any]:
         else:
             before = holder.get(place) if merges else None
             merged = holder[place] = dict(before) if isinstance(before, dict) else {}
-            for key, inside in held:
+            for number, (key, inside) in enumerate(held, 1):
+                if not number % FOLDED_ITEMS:
+                    yield FOLDED_ITEMS // ITEMS_PER_COST
                 name = key if key in fields else folded.get(fold(key), key)
                 if isinstance(inside, list) or (name in merged and inside is not None):
                     waiting.append((merged, name, inside, fields.get(name, inner), name in fields))
@@ -165,12 +157,9 @@ def _folding(value: Any, names: _Names | None) -> Steps[Any]:
     return root[""]
 
 
-FOLDED_ITEMS: Final = 4096
-"""Items of lists and objects that one step of `reading_folded` examines: some milliseconds."""
+FOLDED_ITEMS: Final = 512
+"""Items of lists and objects that one step of `reading_folded` examines: less than a millisecond."""
 ITEMS_PER_COST: Final = 8
-MAX_CONTAINERS: Final = 1 << 16
-"""Lists and objects that a text may hold: no claims or options of a megabyte need as many."""
-_STRING: Final = re.compile(rb'"(?:[^"\\]|\\.)*"')
 
 
 def read_folded(raw: bytes, wanted: Any, *also: str) -> Any:
@@ -184,21 +173,16 @@ def reading_folded(raw: bytes, wanted: Any, *also: str) -> Steps[Any]:
     A key in the spelling of a field is that field, else one that differs in case; of several the last counts, objects
     are read one over the other, and null says nothing. Other keys stay as they are. Raises InvalidJSONError.
     """
-    import json
+    from natsctl.api.json_steps import reading_json
 
-    cost = len(raw) // BYTES_PER_COST
     try:
-        if raw.count(b"{") + raw.count(b"[") > MAX_CONTAINERS:
-            plain = _STRING.sub(b"", raw)
-            if plain.count(b"{") + plain.count(b"[") > MAX_CONTAINERS:
-                raise ValueError("too many lists and objects")
-        msgspec.json.decode(raw)
-        yield cost
-        pairs = json.loads(raw, object_pairs_hook=_Pairs)
-        yield cost
-        return (yield from _folding(pairs, _names_of(wanted, also)))
-    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        values = yield from reading_json(raw.decode(), pairs=True)
+    except ValueError as error:  # a JSONDecodeError, or a UnicodeDecodeError
         raise InvalidJSONError(str(error)) from error
+    if len(values) != 1:
+        raise InvalidJSONError(f"{len(values)} JSON values instead of one")
+    yield len(raw) // BYTES_PER_COST
+    return (yield from _folding(values[0], _names_of(wanted, also)))
 
 
 def recast(value: Model, wanted: type[M]) -> M:
@@ -206,6 +190,8 @@ def recast(value: Model, wanted: type[M]) -> M:
     return wanted(**{name: getattr(value, name) for name in wanted.__struct_fields__ if hasattr(value, name)})
 
 
+MAX_QUOTED: Final = 4096
+"""Characters of a text that are quoted; nats-server quotes a name of a megabyte, too."""
 _GO_ESCAPES: Final = {
     "\a": "\\a",
     "\b": "\\b",
@@ -220,9 +206,9 @@ _GO_ESCAPES: Final = {
 
 
 def go_quote(text: str) -> str:
-    """Return `text` as Go's %q writes it."""
+    """Return the beginning of `text` as Go's %q writes it."""
     out = []
-    for char in text:
+    for char in text[:MAX_QUOTED]:
         if char in _GO_ESCAPES:
             out.append(_GO_ESCAPES[char])
         elif char.isprintable():

@@ -34,8 +34,8 @@ from natsctl.api.jwt_claims import (
 )
 from natsctl.api.jwt_claims import decode as decode_claims
 from natsctl.api.jwt_token import JwtError, is_public
-from natsctl.api.subject_index import SubjectIndex
-from natsctl.api.subject_transform import TransformError, check_mapping
+from natsctl.api.subject_index import Steps, SubjectIndex
+from natsctl.api.subject_transform import TransformError, checking_mapping
 from natsctl.api.subjects import is_valid_subject
 from natsctl.api.times import time_zone
 from natsctl.api.units import SECOND
@@ -128,7 +128,7 @@ def renaming_faults(renaming: str, subject: str) -> Iterator[str]:
         yield "subject does not contain enough * or reference wildcards $[0-9]"
 
 
-def mapping_fault(source: str, destinations: Sequence[WeightedMapping]) -> str:
+def finding_mapping_fault(source: str, destinations: Sequence[WeightedMapping]) -> Steps[str]:
     """Return the fault of one mapping, or "".
 
     A source has no functions, because it is also a destination: of the messages that the weights leave.
@@ -145,7 +145,7 @@ def mapping_fault(source: str, destinations: Sequence[WeightedMapping]) -> str:
         if not 0 <= to.weight <= 100 or totals[to.cluster] > 100:
             return f'mapping "{source}": total weight needs to be <= 100'
         try:
-            check_mapping(source, to.subject)
+            yield from checking_mapping(source, to.subject)
         except TransformError as bad:
             return f'mapping "{source}" -> "{to.subject}": {bad}'
     return ""

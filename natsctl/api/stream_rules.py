@@ -331,7 +331,8 @@ def settle_republish(draft: Draft) -> Steps[ApiError | None]:
             return pedantry("implicit republish based on subject transform")
         assert config.subject_transform is not None
         republish.src = republish.dest = config.subject_transform.dest
-    destination = republish.dest.split(".")
+    longest = max((subject.count(".") for subject in config.subjects), default=0)
+    destination = republish.dest.split(".", longest + 1)
     cost = 0
     for subject in config.subjects:
         if tokens_overlap(destination, subject.split("."), "*", ">"):

@@ -3,16 +3,17 @@
 Texts that are not JSON, or not a time, are refused exactly when nats-server refuses them, with a different reason.
 """
 
-import json
 import re
 from collections.abc import Collection, Iterator
 from itertools import islice
+from json import JSONDecodeError
 from typing import Any, Final, NamedTuple, NoReturn
 
 import msgspec
 
 from natsctl.api.codec import go_quote
 from natsctl.api.consumer import PriorityPolicy
+from natsctl.api.json_steps import ITEMS, ITEMS_COST, SMALL_TEXT, reading_json
 from natsctl.api.model import INT64_MAX, INT64_MIN, UINT64_MAX, Model, Shape, shape_of
 from natsctl.api.requests import ConsumerAction
 from natsctl.api.stream import DiscardPolicy, PersistMode, StoreCompression
@@ -29,13 +30,7 @@ _RANGES: Final = {
 _RFC3339: Final = re.compile(
     r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-](?:[01]\d|2[0-4]):(?:[0-5]\d|60))", re.ASCII
 )
-_BLANKS: Final = re.compile(r"[ \t\r\n]*")
-_LONGEST_INT: Final = 40
-"""Digits of an integer; one with more is beyond every range."""
 _ABSENT: Final = object()
-_SURROGATES: Final = (
-    r"\\\\|(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})|\\u[dD][89a-fA-F][0-9a-fA-F]{2}"
-)
 _ZEROS: Final[dict[str, Any]] = {"int": 0, "bool": False, "str": "", "bytes": "", "struct": {}}
 """Value of null in a list or map of these kinds."""
 _STRING: Final = Shape(kind="str", go="string")
@@ -58,16 +53,11 @@ class DecodeError(Exception):
     """The first fault of a request."""
 
 
-def _refuse_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not JSON")
-
-
 _decoder = msgspec.json.Decoder(float_hook=_Float)
-_lenient_decoder = json.JSONDecoder(
-    parse_float=_Float,
-    parse_int=lambda text: int(text) if len(text) <= _LONGEST_INT else _Float(text),
-    parse_constant=_refuse_constant,
-)
+
+
+MAX_PLAIN: Final = 16 << 10
+"""Maximum size of the options of a system request; they are read in one go."""
 
 
 def read_strict(raw: bytes, model: type[Model] | Shape, unknown: bool = False) -> dict[str, Any]:
@@ -83,8 +73,10 @@ def read_strict(raw: bytes, model: type[Model] | Shape, unknown: bool = False) -
 def read_plain(raw: bytes, model: type[Model] | Shape) -> dict[str, Any]:
     """Return the builtins of one JSON value as `read_strict` does, unknown keys ignored. Raises DecodeError.
 
-    As Go's Unmarshal, it refuses no value and two values.
+    As Go's Unmarshal, it refuses no value and two values. It refuses a text above `MAX_PLAIN`, too.
     """
+    if len(raw) > MAX_PLAIN:
+        raise DecodeError(f"more than {MAX_PLAIN} bytes")
     return read_values(decode_values(raw), model, plain=True)
 
 
@@ -103,7 +95,10 @@ def reading_values(values: list[Any], model: type[Model] | Shape, plain: bool) -
 def _merging(values: list[Any], model: type[Model] | Shape, unknown: bool) -> Steps[dict[str, Any]]:
     result: dict[str, Any] = {}
     shape = model if isinstance(model, Shape) else shape_of(model)
-    for number, value in enumerate(values, 1):
+    values.reverse()
+    number = 0
+    while values:  # and none is kept: freeing very many at once takes long
+        value, number = values.pop(), number + 1
         canonical = yield from _RequestReader(unknown).reading(value, shape)
         if canonical is not _ABSENT:
             result.update(canonical)
@@ -122,79 +117,53 @@ def decoding_values(raw: bytes) -> Steps[list[Any]]:
 
     Broken UTF-8 and lone surrogates are read as U+FFFD, as Go does.
     """
+    if len(raw) <= SMALL_TEXT:
+        try:
+            return [_decoder.decode(raw)]
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            pass
     try:
-        return [_decoder.decode(raw)]
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        pass
-    text, values = _repaired(raw), []
-    at = _skip_blanks(text, 0)
-    try:
-        while at < len(text):
-            value, at = _lenient_decoder.raw_decode(text, at)
-            values.append(value)
-            at = _skip_blanks(text, at)
-            if not len(values) % ITEMS:
-                yield ITEMS_COST
-    except json.JSONDecodeError as fault:
+        return (yield from reading_json(raw.decode("utf-8", "replace"), _Float))
+    except JSONDecodeError as fault:
         raise DecodeError(f"syntax error at character {fault.pos + 1}: {fault.msg}") from fault
-    except ValueError as fault:
-        raise DecodeError(f"syntax error: {fault}") from fault
-    except RecursionError as fault:
-        raise DecodeError("exceeded max depth") from fault
-    return values
 
 
-def _skip_blanks(text: str, at: int) -> int:
-    """Return the position of the first character from `at` on that is not blank."""
-    blanks = _BLANKS.match(text, at)
-    return blanks.end() if blanks else at
-
-
-def _repaired(raw: bytes) -> str:
-    """Return a text with broken UTF-8 and lone surrogates replaced by U+FFFD."""
-    return re.sub(
-        _SURROGATES,
-        lambda match: match[0] if match[1] or match[0] == "\\\\" else "\\ufffd",
-        raw.decode("utf-8", "replace"),
-    )
-
-
-ITEMS: Final = 1024
-"""Elements of a list or map that are read in one step, unless all are of one plain type."""
-ITEMS_COST: Final = 256
-
-
-class _UnreadElements(NamedTuple):
-    """The elements of a list or map that are still to be read, by their place."""
+class _UnreadItems(NamedTuple):
+    """The elements of a list or map, by their place, or the `fields` of an object that are still to be read."""
 
     items: Iterator[tuple[Any, Any]]
     result: list[Any] | dict[str, Any]
     shape: Shape
+    """The shape of the elements, or of the object."""
     owner: str
     path: Path
+    fields: bool
 
 
 class _RequestReader:
     """Reader of one value by its shape. It raises the first fault in the order of the document."""
 
-    __slots__ = ("_unknown", "_unread")
+    __slots__ = ("_budget", "_unknown", "_unread")
 
     def __init__(self, unknown: bool) -> None:
         self._unknown = unknown
-        self._unread: list[_UnreadElements] = []
-        """Elements of long lists and maps, in the order of the document."""
+        self._unread: list[_UnreadItems] = []
+        """What this step leaves, in the order of the document."""
+        self._budget = ITEMS
+        """Items that this step may still read."""
 
     def reading(self, value: Any, shape: Shape) -> Steps[Any]:
-        """Return a value read as `shape`, in steps if it holds long lists."""
+        """Return a value read as `shape`, in steps."""
         result, fault, current = None, None, None
-        waiting: list[_UnreadElements] = []
+        waiting: list[_UnreadItems] = []
         while True:
+            self._budget = ITEMS
             try:
                 if current is None:
                     result = self.value(value, shape, "", ())
-                elif self._read_some(current):
-                    self._unread.append(current)
-            except DecodeError as later:  # than the fault in an unread element before it
+                else:
+                    self._read_some(current)
+            except DecodeError as later:  # than the fault in an unread item before it
                 fault, waiting = later, []
             waiting, self._unread = self._unread + waiting, []
             if not waiting:
@@ -208,63 +177,78 @@ class _RequestReader:
     def _refuse(self, text: str) -> NoReturn:
         raise DecodeError(text)
 
-    def _read_some(self, unread: _UnreadElements) -> bool:
-        """Read some elements; return whether there may be more."""
-        items, result, shape, owner, path = unread
-        texts, part = _text_fields(shape), [*islice(items, ITEMS)]
-        for place, item in part:
+    def _read_some(self, unread: _UnreadItems) -> None:
+        """Read items as the budget allows, and keep the others."""
+        if unread.fields:
+            for key, item in islice(unread.items, max(self._budget, 0)):
+                self._budget -= 1
+                self._field(key, item, unread)
+                if self._budget <= 0:
+                    break
+        else:
+            self._read_elements(unread)
+        if self._budget <= 0:
+            self._unread.append(unread)
+
+    def _read_elements(self, unread: _UnreadItems) -> None:
+        items, result, shape, owner, path, _ = unread
+        texts = _text_fields(shape)
+        for place, item in islice(items, max(self._budget, 0)):
+            self._budget -= 1
+            waiting = len(self._unread)
             if not (texts and type(item) is dict and item.keys() <= texts and set(map(type, item.values())) <= _TEXT):
                 item = _ZEROS.get(shape.kind, _ABSENT) if item is None else self.value(item, shape, owner, path)
             if item is _ABSENT:
                 continue
+            if shape.kind == "struct" and shape.python is not None and len(self._unread) == waiting:
+                item = msgspec.convert(item, shape.python)  # here: all elements at once would take long
             if isinstance(result, list):
                 result.append(item)
             else:
                 result[place] = item
-        return len(part) == ITEMS
+            if self._budget <= 0:
+                break
 
     def value(self, value: Any, shape: Shape, owner: str, path: Path) -> Any:
-        """Return `value` read as `shape`, or _ABSENT for null; `reading` goes on with long lists in it."""
+        """Return `value` read as `shape`, or _ABSENT for null; `reading` goes on with long lists and objects in it."""
         if shape.kind == "enum":
             return self._enum(value, shape, owner, path)
         if value is None:
             return _ABSENT
         if shape.human == "time":
             return self._time(value)
+        result: list[Any] | dict[str, Any] = {}
         if shape.kind == "struct" and isinstance(value, dict):
-            return self._struct(value, shape, path)
-        if shape.kind == "list" and isinstance(value, list):
+            unread = _UnreadItems(iter(value.items()), result, shape, shape.go.removeprefix("server."), path, True)
+        elif shape.kind == "list" and isinstance(value, list):
             if _are_plain(value, shape.elements()):
                 return value
-            unread = _UnreadElements(enumerate(value), [], shape.elements(), owner, path)
+            result = []
+            unread = _UnreadItems(iter(enumerate(value)), result, shape.elements(), owner, path, False)
         elif shape.kind == "dict" and isinstance(value, dict):
             if _are_plain(value.values(), shape.elements()):
                 return value
-            unread = _UnreadElements(iter(value.items()), {}, shape.elements(), owner, path)
+            unread = _UnreadItems(iter(value.items()), result, shape.elements(), owner, path, False)
         else:
             return self._scalar(value, shape, owner, path)
-        if self._read_some(unread):
-            self._unread.append(unread)
-        return unread.result
-
-    def _struct(self, value: dict[str, Any], shape: Shape, path: Path) -> Any:
-        """Read an object key by key; keys match without regard to case when they do not match exactly."""
-        result = {}
-        owner = shape.go.removeprefix("server.")
-        for key, item in value.items():
-            name = key if key in shape.fields else key.lower()
-            if name not in shape.fields:
-                if not self._unknown:
-                    self._refuse(f"json: unknown field {go_quote(key)}")
-                continue
-            known = shape.fields[name]
-            if type(item) is str and known.shape.kind == "str" and not known.shape.human:
-                result[name] = item
-                continue
-            read = self.value(item, known.shape, owner, (*path, known.embedded, name))
-            if read is not _ABSENT:
-                result[name] = read
+        self._read_some(unread)
         return result
+
+    def _field(self, key: str, item: Any, unread: _UnreadItems) -> None:
+        """Read a field of an object; keys match without regard to case when they do not match exactly."""
+        fields = unread.shape.fields
+        name = key if key in fields else key.lower()
+        if name not in fields:
+            if not self._unknown:
+                self._refuse(f"json: unknown field {go_quote(key)}")
+            return
+        known = fields[name]
+        if type(item) is str and known.shape.kind == "str" and not known.shape.human:
+            read = item
+        else:
+            read = self.value(item, known.shape, unread.owner, (*unread.path, known.embedded, name))
+        if read is not _ABSENT:
+            unread.result[name] = read  # type: ignore[call-overload]  # a dict
 
     def _scalar(self, value: Any, shape: Shape, owner: str, path: Path) -> Any:
         if shape.kind == "int" and isinstance(value, int) and not isinstance(value, bool):
@@ -283,7 +267,10 @@ class _RequestReader:
             return PersistMode.DEFAULT.value
         if shape.python is StoreCompression and value is not None and not isinstance(value, str):
             return self._refuse(_type_fault(value, _STRING, owner, path))
-        raw = msgspec.json.encode(value, enc_hook=lambda number: msgspec.Raw(number.text.encode())).decode()
+        try:
+            raw = msgspec.json.encode(value, enc_hook=lambda number: msgspec.Raw(number.text.encode())).decode()
+        except RecursionError:
+            raw = "[" if isinstance(value, list) else "{"
         if shape.python is StoreCompression:
             return self._refuse("unknown compression algorithm")
         if shape.python is PriorityPolicy:

@@ -12,14 +12,16 @@ groups, or the results of functions of them, are set into. Source: server/subjec
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from functools import lru_cache
-from typing import Final
+from collections.abc import Callable, Iterator
+from functools import lru_cache, partial
+from itertools import product
+from operator import itemgetter
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
 from natsctl.api.errors import NatsctlError
-from natsctl.api.subject_index import STEP, Steps, cost_of, finish
+from natsctl.api.subject_index import STEP, Steps, finish
 
 Piece = Callable[[bytes], bytes]
 """Makes part of a destination of one token (partition: of several, joined)."""
@@ -28,7 +30,18 @@ INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
 
 TOKENS: Final = 256
-"""Tokens of a destination that one step checks."""
+"""Functions of a destination that one step checks."""
+CHUNK: Final = 4096
+"""Characters of a subject that one step splits into tokens."""
+MAX_ARGUMENTS: Final = 4096
+"""Arguments of a function; no subject that a client can send has as many tokens."""
+MAX_SUBJECT_BYTES: Final = 65535
+"""Length of a destination, and of the subjects that it makes. A message with a longer one is dropped.
+
+Source: records of nats-server's streams have 16 bits for it.
+"""
+MANY_TOKENS: Final = 64
+"""Subjects for a source with more tokens are compared token by token: an expression would take long to compile."""
 MAX_PARTITION_KEYS: Final = 4096
 """Maximum number of cached hashes."""
 
@@ -47,7 +60,9 @@ _NAMES: Final = (
 
 _BLANK: Final = r"[\t\n\f\r ]*"
 _BLANKS: Final = frozenset("\t\n\f\r ")
-_INTEGER: Final = r"[+-]?[0-9]+"
+_OPENING: Final = re.compile(rf"\{{\{{{_BLANK}([A-Za-z]+){_BLANK}\(")
+_CLOSING: Final = re.compile(rf"\){_BLANK}\}}\}}")
+_INTEGER: Final = re.compile(r"([+-]?)(0*+)([0-9]{0,19})")
 _COMMA: Final = "," + _BLANK
 _FNV_BASIS: Final = 0x811C9DC5
 _FNV_PRIME: Final = 0x01000193
@@ -78,11 +93,14 @@ def parse_function(token: str) -> Function | None:
         return None if index is None else Function("wildcard", (index,))
     if not looks_like_function(token):
         return None
-    for name, pattern in _patterns().items():
-        match = pattern.search(token)
-        if match:
-            return _function_readers[name](name, token, re.split(_COMMA, match[1]))
-    raise _bad(UNKNOWN_FUNCTION, token)
+    call = _call_in(token)
+    if call is None:
+        raise _bad(UNKNOWN_FUNCTION, token)
+    name, text = call
+    arguments = re.split(_COMMA, text, maxsplit=MAX_ARGUMENTS)
+    if len(arguments) > MAX_ARGUMENTS:
+        raise _bad(_BAD_ARGUMENT, token)
+    return _function_readers[name](name, token, arguments)
 
 
 def looks_like_function(token: str) -> bool:
@@ -92,17 +110,41 @@ def looks_like_function(token: str) -> bool:
 
 def names_function(token: str) -> bool:
     """Return whether a token in double braces calls a function that exists, whatever its arguments."""
-    return any(pattern.search(token) for pattern in _patterns().values())
+    return _call_in(token) is not None
+
+
+def _call_in(token: str) -> tuple[str, str] | None:
+    """Return the lower-case name of the function that a token calls and its arguments as text.
+
+    The first call of a name reaches to the last end of a call, and the names have an order of precedence.
+    """
+    end = -1
+    for closing in _CLOSING.finditer(token):
+        end = closing.start()
+    starts: dict[str, int] = {}
+    for opening in _OPENING.finditer(token, 0, max(end, 0)):
+        name = _spellings().get(opening[1])
+        if name is not None:
+            starts.setdefault(name, opening.end())
+    for name in _NAMES:
+        start = starts.get(name.lower())
+        if start is not None and "\n" not in (text := token[start:end]):
+            return name.lower(), text
+    return None
 
 
 @lru_cache(maxsize=1)
-def _patterns() -> dict[str, re.Pattern[str]]:
-    """Return the patterns by lower-case name; the first letter of each word may be of either case."""
-    patterns = {}
+def _spellings() -> dict[str, str]:
+    """Return the lower-case names by their spellings: the first letter of each word may be of either case."""
+    spelled = {}
     for name in _NAMES:
-        words = re.sub(r"[A-Z]|^.", lambda letter: f"[{letter[0].lower()}{letter[0].upper()}]", name)
-        patterns[name.lower()] = re.compile(rf"\{{\{{{_BLANK}{words}{_BLANK}\((.*)\){_BLANK}\}}\}}")
-    return patterns
+        heads = [at for at, letter in enumerate(name) if not at or letter.isupper()]
+        for cases in product((str.lower, str.upper), repeat=len(heads)):
+            letters = list(name)
+            for at, case in zip(heads, cases, strict=True):
+                letters[at] = case(letters[at])
+            spelled["".join(letters)] = name.lower()
+    return spelled
 
 
 def _bad(why: str, token: str) -> TransformError:
@@ -111,9 +153,10 @@ def _bad(why: str, token: str) -> TransformError:
 
 def _integer(text: str, largest: int) -> int | None:
     """Return a number as Go reads it, None for anything else or beyond `largest`."""
-    if not (text.isascii() and text.isdecimal()) and not re.fullmatch(_INTEGER, text):
+    match = _INTEGER.fullmatch(text)
+    if match is None or not (match[2] or match[3]):
         return None
-    number = int(text)
+    number = int(match[1] + (match[3] or "0"))
     return number if -largest - 1 <= number <= largest else None
 
 
@@ -252,7 +295,17 @@ _UNUSED_WILDCARDS: Final = INVALID + ": not using all of the token wildcard(s)"
 _TOKEN: Final = r"([^.]+)"
 _TAIL: Final = r"([^.]+(?:\.[^.]+)*)"
 
-Reader = Callable[[re.Match[bytes]], bytes]
+
+class SplitSubject(tuple[bytes, ...]):
+    """A subject and its tokens as the groups of a match: the first is the subject, a tail counts as one token."""
+
+    def group(self, *numbers: int) -> Any:
+        """Return one token, or several."""
+        return itemgetter(*numbers)(self)
+
+
+TokenMatch: TypeAlias = re.Match[bytes] | SplitSubject
+Reader = Callable[[TokenMatch], bytes]
 """Makes the text of one gap of a template."""
 
 
@@ -260,7 +313,7 @@ class SubjectMapping:
     """A mapping that was compiled."""
 
     __slots__ = (
-        "_draw", "_groups", "_literal", "_match", "_passes", "_readers", "_template", "_tokens",
+        "_draw", "_groups", "_literal", "_match", "_passes", "_readers", "_room", "_separators", "_template",
         "dest", "src",
     )  # fmt: skip
 
@@ -269,14 +322,16 @@ class SubjectMapping:
         self.src = src = src or ">"
         self.dest = dest
         self._passes = src == dest == ">"
-        self._tokens = src.split(".")
+        self._separators = src.count(".")
         self._draw = draw
-        self._match: Callable[[bytes], re.Match[bytes] | None] | None = None
+        self._match: Callable[[bytes], TokenMatch | None] | None = None
         """Planned with the first subject that may match: a pattern may have more tokens than any message's subject."""
         self._template = b""
         self._literal = True
         self._groups: tuple[int, ...] | None = ()
         self._readers: list[Reader] = []
+        self._room = 0
+        """Bytes that the gaps of the template may have in all."""
 
     @classmethod
     def compile(
@@ -307,28 +362,35 @@ class SubjectMapping:
     ) -> Steps[SubjectMapping]:
         """Compile a mapping in steps."""
         src = src or ">"
-        tokens = _tokens(src, "source")
+        stars, tail = yield from _surveying(src, "source")
         if not dest:
             return cls(src, dest, _draw_nothing)
-        targets = _tokens(dest, "destination")
-        if "*" in targets or (tokens[-1] == ">") != (targets[-1] == ">"):
+        stars_of_dest, tail_of_dest = yield from _surveying(dest, "destination")
+        if stars_of_dest or tail is not tail_of_dest:
             raise TransformError("destination", BAD_SUBJECT)
-        wildcards = tokens.count("*") if _has_wildcard(tokens) else -1
-        of_target: dict[str, Function | None] = {}
-        for number, target in enumerate([each for each in dict.fromkeys(targets) if each[0] in "${"], 1):
-            of_target[target] = _checked(target, wildcards, strict)
-            if not number % TOKENS:
+        wildcards = stars if stars or tail else -1
+        functions: dict[str, Function | None] = {}
+        used = 0
+        for targets in _chunks(dest):
+            for target in targets:
+                if target[0] not in "${":
+                    continue
+                if target not in functions:
+                    functions[target] = _checked(target, wildcards, strict)
+                    if not len(functions) % TOKENS:
+                        yield STEP
+                function = functions[target]
+                used += len(function.wildcards) if function is not None else 0
+            if len(dest) > CHUNK:
                 yield STEP
-        if strict:
-            used = sum(len(function.wildcards) for function in map(of_target.get, targets) if function)
-            if used < wildcards:
-                raise TransformError("destination", f"{_UNUSED_WILDCARDS} in {dest}")
+        if strict and used < wildcards:
+            raise TransformError("destination", f"{_UNUSED_WILDCARDS} in {dest}")
         mapping = cls(src, dest, draw or Sequence(src + dest).draw)
         mapping._literal = literal
         return mapping
 
-    def _planned(self) -> Callable[[bytes], re.Match[bytes] | None]:
-        tokens, targets = self._tokens, self.dest.split(".")
+    def _planned(self) -> Callable[[bytes], TokenMatch | None]:
+        tokens, targets = self.src.split("."), self.dest.split(".") if len(self.dest) <= MAX_SUBJECT_BYTES else []
         calls = [target for target in dict.fromkeys(targets) if target[:1] in "${"]
         functions = [*map({target: parse_function(target) for target in calls}.get, targets)]
         if any(functions):
@@ -338,29 +400,48 @@ class SubjectMapping:
             ).encode()
             self._groups = _groups(tokens, targets, functions)
             self._readers = _readers(tokens, targets, functions, self._draw) if self._groups is None else []
-        else:
+        elif targets:
             text = self.dest.replace("%", "%%").encode()
             self._template, self._groups = (text[:-1] + b"%b", (len(tokens),)) if targets[-1] == ">" else (text, ())
-        self._match = re.compile(_expression(tokens).encode()).fullmatch
+        gaps = len(self._readers if self._groups is None else self._groups)
+        self._room = MAX_SUBJECT_BYTES - len(self._template % ((b"",) * gaps))
+        if len(tokens) > MANY_TOKENS:
+            literals = [b"" if token[:1] == "*" else token.encode() for token in tokens]
+            self._match = partial(_match_tokens, literals)
+        else:
+            self._match = re.compile(_expression(tokens).encode()).fullmatch
         return self._match
 
     def apply(self, subject: bytes) -> bytes | None:
-        """Return the destination of a subject, or None if the source does not match it."""
+        """Return the destination of a subject, None if the source does not match it, and b"" if it is too long."""
         if self._passes:
             return subject
         match = self._match
         if match is None:
-            if subject.count(b".") + 1 < len(self._tokens):
+            if subject.count(b".") < self._separators:
                 return None
             match = self._planned()
         found = match(subject)
         if found is None or (self._literal and (b"*" in subject or b">" in subject) and not _is_literal(subject)):
             return None
         if self._groups is None:
-            return self._template % tuple([read(found) for read in self._readers])
+            return self._read(found)
         if self._groups:
+            room = self._room
+            if len(self._groups) * len(subject) > room and sum(len(found[group]) for group in self._groups) > room:
+                return b""
             return self._template % found.group(*self._groups)
         return self._template % () if self.dest else subject
+
+    def _read(self, found: TokenMatch) -> bytes:
+        parts, room = list[bytes](), self._room
+        for reader in self._readers:
+            part = reader(found)
+            room -= len(part)
+            if room < 0:
+                return b""
+            parts.append(part)
+        return self._template % tuple(parts)
 
 
 class Sequence:
@@ -394,35 +475,59 @@ def checking_mapping(src: str, dest: str) -> Steps[None]:
     """Do in steps what `check_mapping` does."""
     if not dest:
         return
-    tokens = dest.split(".")
-    end = tokens.index(">") + 1 if ">" in tokens else len(tokens)
-    for number, token in enumerate(dict.fromkeys(tokens[:end]), 1):
-        if not number % TOKENS:
+    closed, seen = False, set[str]()
+    for tokens in _chunks(dest):
+        for token in tokens:
+            if closed:
+                where = f" in {token}" if token else ""
+                raise TransformError("destination", f"{INVALID}: invalid transform{where}")
+            if token in seen:
+                continue
+            _check_token(token)
+            closed = token == ">"
+            if token[0] == "{":
+                seen.add(token)
+                if not len(seen) % TOKENS:
+                    yield STEP
+        if len(dest) > CHUNK:
             yield STEP
-        if not token:
-            raise TransformError("destination", f"{INVALID}: invalid transform")
-        if looks_like_function(token):
-            if not names_function(token):
-                raise TransformError("destination", f"{UNKNOWN_FUNCTION} in {token}")
-        elif not _BLANKS.isdisjoint(token):
-            raise TransformError("destination", f"{INVALID}: invalid transform")
-    if end < len(tokens):
-        where = f" in {tokens[end]}" if tokens[end] else ""
-        raise TransformError("destination", f"{INVALID}: invalid transform{where}")
-    del tokens
-    yield cost_of(dest)
     yield from SubjectMapping.compiling(src, dest)
+
+
+def _check_token(token: str) -> None:
+    if not token:
+        raise TransformError("destination", f"{INVALID}: invalid transform")
+    if looks_like_function(token):
+        if not names_function(token):
+            raise TransformError("destination", f"{UNKNOWN_FUNCTION} in {token}")
+    elif not _BLANKS.isdisjoint(token):
+        raise TransformError("destination", f"{INVALID}: invalid transform")
 
 
 def _draw_nothing(bits: int) -> int:
     return 0
 
 
-def _tokens(subject: str, kind: str) -> list[str]:
-    tokens = subject.split(".")
-    if not all(tokens) or ">" in tokens[:-1]:
-        raise TransformError(kind, BAD_SUBJECT)
-    return tokens
+def _chunks(subject: str) -> Iterator[list[str]]:
+    """Yield the tokens of a subject in lists, each from about `CHUNK` characters."""
+    start = 0
+    while (end := subject.find(".", start + CHUNK)) >= 0:
+        yield subject[start:end].split(".")
+        start = end + 1
+    yield subject[start:].split(".")
+
+
+def _surveying(subject: str, kind: str) -> Steps[tuple[int, bool]]:
+    """Return the number of stars of a subject, and whether it has a tail."""
+    stars, tail = 0, False
+    for tokens in _chunks(subject):
+        if tail or not all(tokens) or ">" in tokens[:-1]:
+            raise TransformError(kind, BAD_SUBJECT)
+        stars += tokens.count("*")
+        tail = tokens[-1] == ">"
+        if len(subject) > CHUNK:
+            yield STEP
+    return stars, tail
 
 
 def _has_wildcard(tokens: list[str]) -> bool:
@@ -507,9 +612,23 @@ def _group(number: int) -> Reader:
     return lambda found: found[number]
 
 
-def _first_token(found: re.Match[bytes]) -> bytes:
+def _first_token(found: TokenMatch) -> bytes:
     """Return the number that nats-server reads for a wildcard below 1."""
     return found[0].partition(b".")[0]
+
+
+def _match_tokens(literals: list[bytes], subject: bytes) -> SplitSubject | None:
+    """Match a subject with the tokens of a source; b"" is any token, and b">" at the end a tail."""
+    tail = literals[-1] == b">"
+    tokens = subject.split(b".", len(literals) - 1)
+    if len(tokens) != len(literals) or b"" in tokens or b"" in (ends := tokens[-1].split(b".")):
+        return None
+    if not tail and len(ends) > 1:
+        return None
+    checked = literals[:-1] if tail else literals
+    if any(literal and literal != token for literal, token in zip(checked, tokens, strict=False)):
+        return None
+    return SplitSubject((subject, *tokens))
 
 
 def _is_literal(subject: bytes) -> bool:

@@ -27,6 +27,7 @@ from natsctl.broker.refusals import CloseReason
 from natsctl.wire.ops import Op
 
 if TYPE_CHECKING:
+    from natsctl.broker.broker import Broker
     from natsctl.broker.session import Session
 
 
@@ -34,6 +35,11 @@ SLICE_NS: Final = 2_000_000
 """Time slice of one session before others have their turn."""
 CROWD_SLICE_NS: Final = 1_000_000
 """Time slice of one session while others have deferred work."""
+CROWD: Final = 4
+"""If more sessions have deferred work, large input waits for its turn, and slices are short."""
+SHORT_SLICE_NS: Final = 100_000
+LITTLE_INPUT: Final = 4096
+"""Bytes that are accepted at once in a crowd: the answer to a PING does not wait for all others."""
 LOOK_MASK: Final = 7
 """The clock is looked at after every eighth message or subscription."""
 LONG_SUBJECT_BYTES: Final = 128
@@ -95,7 +101,17 @@ class DeferredWork:
 
 
 def slice_end_ns(session: Session) -> int:
-    return session.last_active_ns + (CROWD_SLICE_NS if session.broker.unfinished else SLICE_NS)
+    return session.last_active_ns + _slice_ns(session.broker)
+
+
+def _slice_ns(broker: Broker) -> int:
+    waiting = len(broker.unfinished)
+    return SLICE_NS if not waiting else CROWD_SLICE_NS if waiting <= CROWD else SHORT_SLICE_NS
+
+
+def must_wait(session: Session, size: int) -> bool:
+    """Return whether an input of so many bytes has to wait because many sessions have deferred work."""
+    return size > LITTLE_INPUT and len(session.broker.unfinished) > CROWD
 
 
 def defer(session: Session, rest: Iterator[Op]) -> bool:
@@ -107,13 +123,13 @@ def defer(session: Session, rest: Iterator[Op]) -> bool:
     return True
 
 
-def defer_input(session: Session, chunk: bytes) -> bool:
-    """Keep input for a later turn, unless the session has kept or ended something already."""
+def defer_input(session: Session, pieces: Iterator[bytes], size: int) -> bool:
+    """Keep input, `size` bytes of the transport, for a later turn, unless the session has kept or ended something."""
     if session.deferred is not None or session.login.pending is not None or session.close_reason is not None:
         return False
     session.deferred = DeferredWork()
-    session.deferred.inputs.append(iter((chunk,)))
-    session.deferred.size = len(chunk)
+    session.deferred.inputs.append(pieces)
+    session.deferred.size = size
     session.broker.unfinished.append(session)
     return True
 
@@ -140,7 +156,7 @@ def receive_pieces(session: Session, pieces: Iterator[bytes], size: int) -> None
 def _receive(session: Session, inputs: deque[Iterator[bytes]]) -> None:
     """Carry out input until a slice is over, or until a login has to be decided before the rest."""
     clock = session.broker.clock
-    until = clock.monotonic_ns() + (CROWD_SLICE_NS if session.broker.unfinished else SLICE_NS)
+    until = clock.monotonic_ns() + _slice_ns(session.broker)
     while inputs:
         piece = next(inputs[0], None)
         if piece is None:

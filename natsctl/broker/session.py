@@ -500,7 +500,7 @@ class Session:
             self._fail(parser.fault)
 
     def _publish_run(self, run: PublishRun) -> list[Op]:
-        """Publish a run part by part, each on one route, to recipients of runs; return the messages of other routes."""
+        """Publish a run part by part, each on one route, to recipients of runs; return the messages of others."""
         account, short, start, count = self.account, 0, 0, len(run)
         if run.has_headers and any(map(account.config.asks_for_trace, run.headers())):
             return run.ops()
@@ -517,9 +517,10 @@ class Session:
                 if more > end:
                     subject, end = b"", more
             part = run if end - start == count else run.part(start, end)
+            if publish_part(subject, part) is False:
+                break
             self.in_msgs += len(part)
             self.in_bytes += part.bytes
-            publish_part(subject, part)
             start = end
         return run.ops()[start:] if start < count else []
 

@@ -26,8 +26,11 @@ if TYPE_CHECKING:
 Handler: TypeAlias = "Callable[[bytes, bytes, bytes, bytes, Session | None], bool | None]"
 """Called with (subject, reply, header, payload, origin); False means "not mine" and does not count as a recipient."""
 
-PublishBatchHandler: TypeAlias = "Callable[[bytes, PublishRun], None]"
-"""Called with a run and the subject of its messages, b"" if they are on several; it takes every one of them."""
+PublishBatchHandler: TypeAlias = "Callable[[bytes, PublishRun], bool | None]"
+"""Called with a run and the subject of its messages, b"" if they are on several.
+
+It takes every one of them, or none and returns False: then each is published by itself.
+"""
 
 DeliveryBatchHandler: TypeAlias = "Callable[[Sequence[Delivery]], None]"
 """Called with deliveries (subject, reply, header, payload) in order; it takes every one of them."""

@@ -34,6 +34,7 @@ from natsctl.broker.deferred_work import (
     SLICE_NS,
     cut,
     defer_input,
+    must_wait,
     receive_pieces,
     resume_work,
 )
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from natsctl.server.committer import Committer
     from natsctl.server.listener import ClientConnection
     from natsctl.server.options import OcspPeerOptions
+    from natsctl.server.tls.connection import SecuredConnection
     from natsctl.store.stream import StreamStore
 
 
@@ -98,8 +100,8 @@ MANY_CHUNKS: Final = 4
 GATHER_NS: Final = 100_000
 """Time to wait for the next of them: a part of a sync, and more than a client needs for its answer."""
 
-LOGINS: Final = 64
-"""Logins that are begun in one turn as they arrive: some milliseconds. The next ones are deferred."""
+HANDSHAKES_S: Final = 0.004
+"""Time after the first handshake or login of a turn. Others that arrive later than that are deferred."""
 
 WAITING_BYTES: Final = 8 << 20
 WAITING_ACKS: Final = 10_000
@@ -118,7 +120,7 @@ OFFENCES: Final = frozenset(CloseReason) - {
 """Reasons for closing a client that are logged without debugging; the write deadline has its own line."""
 
 UNFINISHED_S: Final = 0.002
-"""Time of a turn for the deferred work of sessions, and for the sessions of lost connections."""
+"""Time of a turn for the deferred work of sessions, for deferred handshakes, and for lost connections."""
 
 LAG_KEPT_S: Final = 60.0
 """Time that the worst lag of the loop is remembered."""
@@ -177,8 +179,10 @@ class Shell:
         self._chunks = self._gathered = self._expected = 0
         """Chunks read since the last look for more, since the last turn, and before the last commit."""
         self._gather_until_ns = 0
-        self._logins = 0
-        """Chunks before logins that were read since the last turn."""
+        self._handshakes_end_s = 0.0
+        """End of the time in which this turn begins handshakes and logins, 0 before the first."""
+        self._handshakes: deque[tuple[SecuredConnection, bytes]] = deque()
+        """Connections that are not read while a part of their handshake waits for a turn."""
         self._overloaded: dict[StreamStore, list[ClientConnection]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ns = 0
@@ -232,19 +236,52 @@ class Shell:
     def received(self, connection: ClientConnection, data: bytes) -> None:
         """Pass a chunk to the session, and take the turn at once when much was read."""
         session = connection.session
-        if not session.login.connected:
-            self._logins += 1
-            if self._logins > LOGINS and defer_input(session, data):
-                self._count(len(data))
-                return
-        if len(data) > PIECE_BYTES and data.count(b"\n") > MANY_LINES:
-            self.received_pieces(connection, cut(data), len(data))
+        if not session.login.connected and self._are_enough() and defer_input(session, iter((data,)), len(data)):
+            self.wake()
+            return
+        size = len(data)
+        if must_wait(session, size) or (size > PIECE_BYTES and data.count(b"\n") > MANY_LINES):
+            self.received_pieces(connection, cut(data), size)
             return
         self._attend(connection, session.receive, data)
-        self._count(len(data))
+        self._count(size)
+
+    def _are_enough(self) -> bool:
+        """Return whether this turn has begun enough handshakes and logins."""
+        now = time.monotonic()
+        if not self._handshakes_end_s:
+            self._handshakes_end_s = now + HANDSHAKES_S
+            self.wake()
+        return now > self._handshakes_end_s
+
+    def postpones(self, connection: SecuredConnection, data: bytes) -> bool:
+        """Keep a part of a handshake for a later turn if this one has begun enough, and read no more until then."""
+        if not self._are_enough():
+            return False
+        connection.pause()
+        self._handshakes.append((connection, data))
+        self.wake()
+        return True
+
+    def _shake_hands(self) -> None:
+        waiting, end = self._handshakes, time.monotonic() + UNFINISHED_S
+        while waiting and time.monotonic() < end:
+            connection, data = waiting.popleft()
+            connection.resume()
+            if not connection.transport.is_closing():
+                try:
+                    connection.shake_hands(data)
+                except Exception as error:
+                    self.fault("a handshake", error)
+                    connection.transport.abort()
+        if waiting:
+            self.wake()
 
     def received_pieces(self, connection: ClientConnection, pieces: Iterator[bytes], size: int) -> None:
         """Pass input of `size` bytes to the session; it accepts the pieces in turn."""
+        if must_wait(connection.session, size) and defer_input(connection.session, pieces, size):
+            self.wake()
+            return
         self._attend(connection, receive_pieces, connection.session, pieces, size)
         self._count(size)
 
@@ -299,11 +336,13 @@ class Shell:
 
     def _turn(self) -> None:
         committer, engine = self.committer, self.engine
-        self._logins = 0
+        self._handshakes_end_s = 0.0
         if self._ended:
             self._end_sessions(time.monotonic() + UNFINISHED_S)
             if self._ended:
                 self.wake()
+        if self._handshakes:
+            self._shake_hands()
         if self.broker.pending_logins:
             self._work_out_logins()
         if self.broker.unfinished:

@@ -10,10 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from natsctl.api.codec import InvalidJSONError, decode, go_quote
+from natsctl.api.codec import MAX_QUOTED, InvalidJSONError, decode, encode, go_quote
 from natsctl.api.endpoints import ENDPOINTS
 from natsctl.api.requests import ConsumerAction, ConsumerCreateRequest, StreamCreateRequest, StreamPurgeRequest
-from natsctl.api.stream import DiscardPolicy, PersistMode, StreamConfig, StreamSource
+from natsctl.api.stream import (
+    DiscardPolicy,
+    ExternalStream,
+    PersistMode,
+    Placement,
+    StreamConfig,
+    StreamSource,
+    SubjectTransform,
+)
 from natsctl.api.strict import DecodeError, decode_values, read_plain, read_strict
 
 FAULTS: list[tuple[str, str, str]] = msgspec.json.decode(
@@ -24,13 +32,43 @@ REWORDED = re.compile("invalid character|unexpected EOF|parsing time")
 """Syntax errors, which natsctl refuses too, with other words."""
 
 
-@pytest.mark.parametrize(("verb", "body", "text"), FAULTS)
-def test_a_fault_is_told_in_the_words_of_the_reference(verb: str, body: str, text: str) -> None:
+@pytest.fixture
+def as_if_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read every text as a long one, with a step for each of its values."""
+    for name, value in (("strict.SMALL_TEXT", 0), ("strict.ITEMS", 1), ("json_steps.ITEMS", 1)):
+        monkeypatch.setattr(f"natsctl.api.{name}", value)
+
+
+def check_fault(verb: str, body: str, text: str) -> None:
     request = ENDPOINTS[verb].request
     assert request is not None
     with pytest.raises(InvalidJSONError) as caught:
         decode(body.encode(), request, strict=True)
     assert str(caught.value) == text or REWORDED.match(text)
+
+
+@pytest.mark.parametrize(("verb", "body", "text"), FAULTS)
+def test_a_fault_is_told_in_the_words_of_the_reference(verb: str, body: str, text: str) -> None:
+    check_fault(verb, body, text)
+
+
+@pytest.mark.usefixtures("as_if_long")
+def test_the_faults_of_long_requests_are_the_same() -> None:
+    for fault in FAULTS:
+        check_fault(*fault)
+
+
+def test_long_requests_are_read_as_short_ones(request: pytest.FixtureRequest) -> None:
+    transforms = [SubjectTransform(src=f"s.{number}.*", dest="d.$1") for number in range(5)]
+    config = StreamConfig(
+        name="A", subjects=["a", "b"], metadata={"k": "v"}, subject_transform=SubjectTransform(src="a", dest="b"),
+        sources=[StreamSource(name="O", subject_transforms=transforms), StreamSource(name="P", opt_start_seq=7)],
+        mirror=StreamSource(name="M", external=ExternalStream(api="x", deliver="y")), placement=Placement(tags=["t"]),
+    )  # fmt: skip
+    body = encode(config)
+    short = decode(body, StreamConfig, strict=True)
+    request.getfixturevalue("as_if_long")
+    assert decode(body, StreamConfig, strict=True) == short and encode(short) == body
 
 
 def test_keys_match_without_regard_to_case_and_null_is_absent() -> None:
@@ -145,6 +183,7 @@ def test_any_bytes_are_read_or_refused(raw: bytes) -> None:
 )
 def test_quoting_is_gos(text: str, quoted: str) -> None:
     assert go_quote(text) == quoted
+    assert go_quote("a" * MAX_QUOTED + text) == go_quote("a" * MAX_QUOTED)
 
 
 @pytest.mark.parametrize("opening", [b"[", b'{"a":', b'[{"a":', b'{"limit":[', b'{"sort":{"a":[1,'])

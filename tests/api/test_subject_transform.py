@@ -2,13 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from natsctl.api.subject_transform import SubjectMapping, TransformError, check_mapping, partition, split
+from natsctl.api.subject_transform import (
+    MAX_SUBJECT_BYTES,
+    SubjectMapping,
+    TransformError,
+    check_mapping,
+    names_function,
+    partition,
+    split,
+)
 
 INVALID = "invalid mapping destination"
+
+
+@pytest.fixture(autouse=True, params=[False, True], ids=["short", "long"], scope="module")
+def as_if_long(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Treat every subject as if it had very many tokens."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param:
+            patch.setattr("natsctl.api.subject_transform.MANY_TOKENS", 0)
+            patch.setattr("natsctl.api.subject_transform.CHUNK", 1)
+        yield
 
 
 def mapped(src: str, dest: str, subject: str) -> str | None:
@@ -32,7 +52,7 @@ MAPPED = [
     ("*", "{{sliceFromLeft(1,2)}}", "abcde", "ab.cd.e"), ("*", "{{sliceFromRight(1,2)}}", "abcde", "a.bc.de"),
     ("*", "{{left(1,2)}}.{{right(1,2)}}", "abcde", "ab.de"),
     ("*", "{{left(1,0)}}.{{right(1,-1)}}.{{splitfromleft(1,9)}}", "abc", "abc.abc.abc"),
-    ("*", "{{random(1)}}", "abc", "0"),
+    ("*", "{{random(1)}}", "abc", "0"), ("*", "{{x{{left(1,1)}}", "abc", "a"), ("*", "{{left(1,1)}}}}", "abc", "a"),
 ]  # fmt: skip
 
 
@@ -95,6 +115,23 @@ def test_a_configuration_may_not_hold_it(dest: str, text: str) -> None:
     with pytest.raises(TransformError) as refused:
         check_mapping("foo.*", dest)
     assert refused.value.text == text
+
+
+def test_a_number_has_any_length() -> None:
+    assert mapped("*", f"{{{{left({'0' * 5000}1,+{'0' * 5000}2)}}}}", "abc") == "ab"
+    assert mapped("*", f"${'9' * 5000}", "abc") == f"${'9' * 5000}"
+
+
+def test_calls_that_never_end_are_looked_for_once() -> None:
+    assert not names_function("{{left(" * 100_000 + "}}")
+
+
+@pytest.mark.parametrize("dest", ["$1.$1", "{{left(1,99999)}}.$1", "{{slicefromleft(1,1)}}.b"])
+def test_a_longer_subject_than_a_stream_can_store_is_not_made(dest: str) -> None:
+    mapping, room = SubjectMapping.compile("a.*", dest), MAX_SUBJECT_BYTES // 2
+    assert len(mapping.apply(b"a." + b"x" * room) or b"") == MAX_SUBJECT_BYTES
+    assert mapping.apply(b"a." + b"x" * (room + 1)) == b"" and mapping.apply(b"b.x") is None
+    assert SubjectMapping.compile("a", "b" * (MAX_SUBJECT_BYTES + 1)).apply(b"a") == b""
 
 
 def test_a_strict_mapping_uses_every_wildcard_and_nothing_else() -> None:

@@ -128,6 +128,12 @@ INPUTS: Final[dict[str, tuple[Callable[[Jet, int], object], Callable[[Jet, int],
             jet, subjects=["a.*"], subject_transform={"src": "a.*", "dest": ".".join(["$1", "b"] * 20 * count)}
         ),
     ),
+    "messages for a transform of many tokens": (
+        lambda jet, count: create(
+            jet, subjects=["a.*"], subject_transform={"src": "a.*", "dest": ".".join(["$1"] * 1_000)}
+        ),
+        lambda jet, count: jet.wire.send(b"PUB a.x 1\r\nx\r\n" * (count // 10)),
+    ),
     CROSSING: (lambda jet, count: None, lambda jet, count: create(jet, subjects=crossing(count // 4))),
     "subjects of an update": (lambda jet, count: create(jet, subjects=["first"]), update),
     "subjects of another stream": (
@@ -180,6 +186,14 @@ INPUTS: Final[dict[str, tuple[Callable[[Jet, int], object], Callable[[Jet, int],
     "values instead of one": (
         lambda jet, count: None,
         lambda jet, count: jet.wire.request("$JS.API.STREAM.CREATE.A", b"{}" * 20 * count),
+    ),
+    "fractions": (lambda jet, count: None, lambda jet, count: create(jet, x=[1.5] * 20 * count)),
+    "empty lists": (lambda jet, count: None, lambda jet, count: create(jet, x=[[]] * 20 * count)),
+    "transforms of many sources": (
+        lambda jet, count: None,
+        lambda jet, count: create(
+            jet, sources=[{"name": f"O{n}", "subject_transforms": [{}] * 200} for n in range(count // 20)]
+        ),
     ),
     "backoff": (
         lambda jet, count: create(jet, subjects=["s.>"]),
@@ -251,7 +265,9 @@ def measured(name: str, count: int) -> Cost:
 
 
 @pytest.mark.parametrize("name", INPUTS)
-def test_an_item_costs_no_more_among_many_and_no_turn_is_long(name: str) -> None:
+def test_an_item_costs_no_more_among_many_and_no_turn_is_long(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("api.strict", "jetstream.endpoints.dispatcher"):
+        monkeypatch.setattr(f"natsctl.{module}.SMALL_TEXT", 0)  # few items are read as many are
     few, many = measured(name, FEW), measured(name, MANY)
     assert many.calls / MANY <= GROWTH * few.calls / FEW or name == CROSSING
     assert many.longest <= TURN_CALLS

@@ -11,10 +11,11 @@ from typing import Any, cast
 import pytest
 
 from natsctl.broker.broker import Broker
+from natsctl.broker.deferred_work import CROWD, LITTLE_INPUT, defer_input
 from natsctl.server.listener import ClientConnection
 from natsctl.server.log.lines import Log
 from natsctl.server.resources import SystemClock
-from natsctl.server.shell import GATHER_NS, LOGINS, UNFINISHED_S, Shell
+from natsctl.server.shell import GATHER_NS, HANDSHAKES_S, UNFINISHED_S, Shell
 from tests.support.clock import VirtualClock
 
 
@@ -49,6 +50,20 @@ class LostConnection:
     resume = flush = pause
 
 
+class SecuredClient(LostConnection):
+    paused = shaken = False
+    transport = SimpleNamespace(is_closing=lambda: False)
+
+    def pause(self) -> None:
+        self.paused = True
+
+    def resume(self) -> None:
+        self.paused = False
+
+    def shake_hands(self, data: bytes) -> None:
+        self.shaken = data == b"hello"
+
+
 @pytest.fixture
 def loop() -> DueCalls:
     return DueCalls()
@@ -81,13 +96,35 @@ def test_connections_that_are_lost_together_end_in_slices(
     assert left[0] == 100 and left[-1] == 0 and max(a - b for a, b in itertools.pairwise(left)) <= 11
 
 
+@pytest.fixture
+def slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a tenth of the time for handshakes pass between two looks at the clock."""
+    times = itertools.count(1.0, HANDSHAKES_S / 10)
+    monkeypatch.setattr("natsctl.server.shell.time", SimpleNamespace(monotonic=lambda: next(times)))
+
+
+@pytest.mark.usefixtures("slow")
+def test_handshakes_that_come_together_are_answered_in_slices(loop: DueCalls, shell: Shell) -> None:
+    arrived = [SecuredClient(shell) for _ in range(50)]
+    for connection in arrived:
+        if not shell.postpones(cast(Any, connection), b"hello"):
+            connection.shake_hands(b"hello")
+    shaken = [sum(connection.shaken for connection in arrived)]
+    assert shaken == [11] and [connection.paused for connection in arrived] == [False] * 11 + [True] * 39
+    while loop.run():
+        shaken.append(sum(connection.shaken for connection in arrived))
+    assert shaken[-1] == 50 and not any(connection.paused for connection in arrived)
+    assert max(b - a for a, b in itertools.pairwise(shaken)) <= 11
+
+
+@pytest.mark.usefixtures("slow")
 def test_logins_that_come_together_begin_in_slices(loop: DueCalls, shell: Shell) -> None:
-    arrived = [cast(ClientConnection, LostConnection(shell)) for _ in range(3 * LOGINS)]
+    arrived = [cast(ClientConnection, LostConnection(shell)) for _ in range(50)]
     established = arrived.pop()
     for connection in (established, *arrived):
         shell.received(connection, b"CONNECT {}\r\nPING\r\n")
     sessions = [connection.session for connection in arrived]
-    assert sum(session.login.connected for session in sessions) == LOGINS - 1
+    assert sum(session.login.connected for session in sessions) == 10
     established.session.take_output()
     shell.received(established, b"PING\r\n")
     assert established.session.take_output() == [b"PONG\r\n"], "nobody else waits for them"
@@ -121,3 +158,20 @@ def test_a_shared_sync_begins_when_nothing_more_arrives_or_as_many_came_as_befor
     assert read(1) == 1, "they are few now"
     shell.committer = cast(Any, SimpleNamespace(shares_sync=False))
     assert read(6) == 1
+
+
+def test_in_a_crowd_only_little_input_is_read_at_once(loop: DueCalls, shell: Shell) -> None:
+    crowd = [cast(ClientConnection, LostConnection(shell)) for _ in range(CROWD + 2)]
+    for connection in crowd:
+        connection.session.receive(b'CONNECT {"verbose":false}\r\nPING\r\n')
+        connection.session.take_output()
+    *busy, last = [connection.session for connection in crowd]
+    for session in busy:
+        assert defer_input(session, iter((b"PING\r\n",)), 6)
+    shell.received(crowd[-1], b"PING\r\n")
+    assert last.take_output() == [b"PONG\r\n"]
+    shell.received(crowd[-1], b"PING\r\n" * LITTLE_INPUT)
+    assert last.deferred is not None and not last.out
+    while loop.run():
+        pass
+    assert [len(session.out) for session in busy] == [1] * len(busy) and len(last.out) == LITTLE_INPUT

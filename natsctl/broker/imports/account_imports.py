@@ -106,7 +106,7 @@ class StreamLine:
     def local(self, subject: bytes) -> bytes:
         """Return the subject in this account of a message of the exporter."""
         if self._mapping is not None:
-            return self._mapping.apply(subject) or subject
+            return subject if (to := self._mapping.apply(subject)) is None else to
         return subject if self._same else self._to
 
     def asked(self, subject: str) -> str:

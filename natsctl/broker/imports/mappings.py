@@ -19,7 +19,7 @@ from natsctl.api.subject_index import Steps, SubjectIndex, finish
 from natsctl.api.subject_transform import (
     SubjectMapping,
     TransformError,
-    check_mapping,
+    checking_mapping,
     parse_function,
     source_pattern,
 )
@@ -123,7 +123,7 @@ Shares: TypeAlias = list[tuple[int, SubjectMapping]]
 """The destinations of one source, lightest first, each with the highest number of 0 to 100 that draws it."""
 
 
-def compile_shares(config: SubjectMap, draw: Callable[[int], int] | None = None) -> Shares:
+def compiling_shares(config: SubjectMap, draw: Callable[[int], int] | None = None) -> Steps[Shares]:
     """Return a configured mapping; the remaining share keeps its subject, unless the source is a destination too.
 
     Raises TransformError with nats-server's text.
@@ -140,7 +140,7 @@ def compile_shares(config: SubjectMap, draw: Callable[[int], int] | None = None)
         total += to.weight
         if total > 100:
             raise TransformError("destination", "total weight needs to be <= 100")
-        check_mapping(src, to.subject)
+        yield from checking_mapping(src, to.subject)
         weights[to.subject] = to.weight
     if total != 100 and src not in weights:
         rest = destination_of(src) if has_wildcard(src) else src
@@ -148,7 +148,8 @@ def compile_shares(config: SubjectMap, draw: Callable[[int], int] | None = None)
     shares, limit = Shares(), 0
     for destination, weight in sorted(weights.items(), key=itemgetter(1)):
         limit += weight
-        shares.append((limit, SubjectMapping.compile(src, destination, draw=draw, literal=False)))
+        mapping = yield from SubjectMapping.compiling(src, destination, draw=draw, literal=False)
+        shares.append((limit, mapping))
     return shares
 
 
@@ -175,7 +176,7 @@ class Mappings:
         """Return the mappings of a configuration, with the server's own of `before`."""
         mappings = cls(rng)
         for config in configured:
-            mappings._configured[config.source] = compile_shares(config, rng.getrandbits)
+            mappings._configured[config.source] = yield from compiling_shares(config, rng.getrandbits)
             yield MAPPING_COST * len(config.destinations)
         mappings._served = before._served if before is not None else {}
         yield from mappings._arranging()

@@ -72,7 +72,7 @@ class ServiceProxy(RoutedSubscription):
 
     def _destination(self, subject: bytes) -> bytes:
         if self._mapping is not None:
-            return self._mapping.apply(subject) or subject
+            return subject if (to := self._mapping.apply(subject)) is None else to
         return self._dest or subject
 
     def onward(self, to: bytes) -> Sequence[tuple[Routes, bytes]]:

@@ -23,7 +23,7 @@ from natsctl.api.jwt_claims import (
     is_revoked,
 )
 from natsctl.api.jwt_token import JwtError
-from natsctl.api.jwt_validation import Containers, activation_faults, import_faults, mapping_fault, time_faults
+from natsctl.api.jwt_validation import Containers, activation_faults, finding_mapping_fault, import_faults, time_faults
 from natsctl.api.subject_index import Steps
 from natsctl.api.subjects import is_literal, is_valid_subject
 from natsctl.broker.imports.account_config import (
@@ -60,7 +60,7 @@ def account_config(claims: AccountClaims, imports: Sequence[Import]) -> Steps[Ac
     body = claims.nats
     mappings: list[SubjectMap] = []
     for source, destinations in body.mappings.items():
-        if not mapping_fault(source, destinations):
+        if not (yield from finding_mapping_fault(source, destinations)):
             mappings.append(_mapping(source, destinations))
         yield MAPPING_COST * len(destinations)
     yield (len(body.exports) + len(imports)) // ITEMS_PER_COST

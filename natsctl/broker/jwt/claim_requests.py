@@ -19,7 +19,7 @@ import msgspec
 
 from natsctl.api.jwt_claims import AccountClaims, decoding
 from natsctl.api.jwt_token import JwtError, generic_claims, is_public
-from natsctl.api.jwt_validation import CHECKED_AT_ONCE, account_checks, mapping_fault
+from natsctl.api.jwt_validation import CHECKED_AT_ONCE, account_checks, finding_mapping_fault
 from natsctl.api.subject_index import Steps
 from natsctl.api.units import SECOND
 from natsctl.broker.broker import Broker
@@ -241,7 +241,7 @@ def _account_fault(claims: AccountClaims) -> Steps[str]:
         return f"validation errors: [{' '.join(faults)}]"
     for mapping in claims.nats.mappings.items():
         yield MAPPING_COST * len(mapping[1])
-        if text := mapping_fault(*mapping):
+        if text := (yield from finding_mapping_fault(*mapping)):
             return text
     return ""
 

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from natsctl.api.consumer import ConsumerConfig, PriorityPolicy
+from natsctl.api.json_steps import SMALL_TEXT
 from natsctl.api.requests import PullRequest
 from natsctl.api.strict import DecodeError, read_strict
 from natsctl.api.units import format_duration
@@ -140,7 +141,12 @@ def parse_request(body: bytes) -> tuple[PullRequest, bool]:
 
 
 def _decode_exactly(text: bytes) -> PullRequest:
-    """Parse a body that the quick decoder rejects; raises PullRequestError with nats-server's text."""
+    """Parse a body that the quick decoder rejects; raises PullRequestError with nats-server's text.
+
+    No request that makes sense is long, and this takes long.
+    """
+    if len(text) > SMALL_TEXT:
+        raise PullRequestError(_BAD_REQUEST % b"request too long")
     try:
         return msgspec.convert(read_strict(text, PullRequest, unknown=True), PullRequest)
     except (DecodeError, msgspec.MsgspecError) as fault:

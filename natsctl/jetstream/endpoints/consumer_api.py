@@ -44,7 +44,7 @@ from natsctl.jetstream.endpoints.requests import (
     RefusedRequestError,
     encoding_infos,
     find_stream,
-    read_plain,
+    reading_plain,
     require,
     settled,
 )
@@ -342,7 +342,7 @@ def unpin(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     return answers.ConsumerUnpinAnswer()
 
 
-def reset(js: JetStreamAccount, request: ApiRequest) -> Outcome:
+def reset(js: JetStreamAccount, request: ApiRequest) -> Steps[Outcome]:
     """CONSUMER.RESET: start over at a sequence, or after the ack floor; a missing consumer is not answered."""
     stream = js.streams.get(request.tokens[0])
     consumer = stream.consumers.get(request.tokens[1]) if stream is not None else None
@@ -350,8 +350,7 @@ def reset(js: JetStreamAccount, request: ApiRequest) -> Outcome:
         return PENDING
     if is_refused(request.header):
         return error(ErrCode.REQUIRED_API_LEVEL)
-    wanted = read_plain(request.body, ConsumerResetRequest) if request.body else ConsumerResetRequest()
-    seq = wanted.seq
+    seq = (yield from reading_plain(request.body, ConsumerResetRequest)).seq if request.body else 0
     refusal = _refuse_reset(consumer, seq) if seq else ""
     if refusal:
         return error(ErrCode.CONSUMER_INVALID_RESET, err=refusal)

@@ -27,6 +27,7 @@ from natsctl.api.catalogue import ApiError, error
 from natsctl.api.codec import encode
 from natsctl.api.endpoints import AdvisoryPolicy, BodyRule
 from natsctl.api.errors import ErrCode
+from natsctl.api.json_steps import SMALL_TEXT
 from natsctl.api.subjects import API_PREFIX
 from natsctl.api.times import format_time
 from natsctl.jetstream.advisories import nuid
@@ -42,7 +43,7 @@ from natsctl.jetstream.endpoints.requests import (
     audit,
     is_absent,
     is_structured,
-    read_plain,
+    reading_plain,
     reading_request,
     refusal_for,
     require,
@@ -67,9 +68,6 @@ MAX_WAITING: Final = 10_000
 
 COST: Final = 256
 """Share of one request in a turn's budget of messages: the infos of a page."""
-
-LARGE_BODY: Final = 16 << 10
-"""Min size in bytes of a request that is decoded in steps."""
 
 _LIMIT_REACHED: Final = ApiLimitReached.SUBJECT.encode()
 
@@ -316,7 +314,7 @@ class Dispatcher:
 
     def _serve_now(self, request: ApiRequest) -> None:
         steps = self._serving(request)
-        self.complete(request, steps if len(request.body) > LARGE_BODY else finish(steps))
+        self.complete(request, steps if len(request.body) > SMALL_TEXT else finish(steps))
 
     def _serving(self, request: ApiRequest) -> Steps[Outcome]:
         function = HANDLERS.get(request.endpoint.name)
@@ -379,7 +377,7 @@ def _checking(js: JetStreamAccount, request: ApiRequest) -> Steps[None]:
     if endpoint.request is None or rule in (BodyRule.EMPTY, BodyRule.LATE):
         return
     if rule is BodyRule.PLAIN:
-        request.value = read_plain(body, endpoint.request)
+        request.value = yield from reading_plain(body, endpoint.request)
     else:
         if not body.strip() or (rule is BodyRule.OPTIONAL and not is_structured(body)):
             body = b"{}"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
+from msgspec.structs import asdict, fields
 
 from natsctl.api.model import INT64_MAX, UINT64_MAX
 from natsctl.api.requests import DirectGetRequest, StreamMsgGetRequest
@@ -17,13 +18,20 @@ if TYPE_CHECKING:
     from natsctl.store.stream import StreamStore
 
 
+_decoder: Final = msgspec.json.Decoder(
+    msgspec.defstruct("NullableDirectGet", [(each.name, each.type | None, None) for each in fields(DirectGetRequest)])
+    | None
+)
+"""It skips what no field takes, however much that is."""
+
+
 def read_request(body: bytes) -> DirectGetRequest | None:
     """Return the decoded direct get, unknown keys ignored and null as absent; None if it is invalid."""
     try:
-        value = msgspec.json.decode(body)
-        if not isinstance(value, dict):
-            return DirectGetRequest() if value is None else None
-        request = msgspec.convert({key: item for key, item in value.items() if item is not None}, DirectGetRequest)
+        value = _decoder.decode(body)
+        if value is None:
+            return DirectGetRequest()
+        request = DirectGetRequest(**{key: item for key, item in asdict(value).items() if item is not None})
         for time in (request.start_time, request.up_to_time):
             if time is not None:
                 parse_time(time)

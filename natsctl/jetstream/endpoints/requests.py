@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from natsctl.api.advisories import ApiAudit, ClientInfo
 from natsctl.api.catalogue import ApiError, error
-from natsctl.api.codec import InvalidJSONError, decode_plain, decoding, encode
+from natsctl.api.codec import InvalidJSONError, decoding, encode
 from natsctl.api.endpoints import ApiEndpoint
 from natsctl.api.errors import ErrCode
 from natsctl.api.model import Model
@@ -212,10 +212,10 @@ def _in_turn(function: EndpointFunction, js: JetStreamAccount, request: ApiReque
     return function(js, request)
 
 
-def read_plain(body: bytes, wanted: type[T]) -> T:
+def reading_plain(body: bytes, wanted: type[T]) -> Steps[T]:
     """Return the model that a body holds as one value; raises RefusedRequestError."""
     try:
-        return decode_plain(body, wanted)
+        return (yield from decoding(body, wanted, plain=True))
     except InvalidJSONError as fault:
         raise _unreadable(fault) from fault
 
@@ -236,10 +236,7 @@ def reading_request(js: JetStreamAccount, request: ApiRequest, body: bytes, want
         js.engine.request_faults.log(f"{where}: {fault.text}")
         if js.engine.options.strict:
             raise _unreadable(fault) from fault
-    try:
-        return (yield from decoding(body, wanted, plain=True))
-    except InvalidJSONError as fault:
-        raise _unreadable(fault) from fault
+    return (yield from reading_plain(body, wanted))
 
 
 INFO_COST: Final = 4

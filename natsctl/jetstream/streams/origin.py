@@ -208,7 +208,7 @@ class Transforms:
                 mapping = self._compiled[place] = SubjectMapping.compile(transform.src, transform.dest)
             mapped = mapping.apply(subject)
             if mapped is not None:
-                return mapped
+                return mapped or subject
         return subject
 
 

@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from natsctl.jetstream.streams.limits import ContentLimits
     from natsctl.jetstream.streams.stream import Stream
     from natsctl.store.message import Copy
-    from natsctl.wire.ops import Op
 
 
 Waiting = tuple[int, bytes, bytes, bytes]
@@ -73,7 +72,7 @@ class Republish:
     def stored(self, seq: int, previous_seq: int, subject: bytes, header: bytes, payload: bytes) -> None:
         """Keep a message that was stored just now; `previous_seq` is the one before it on its subject, 0: none."""
         to = self._mapping.apply(subject) if self._mapping is not None else None
-        if to is None or not self._stream.account.has_interest(to):
+        if not to or not self._stream.account.has_interest(to):
             return
         if not (is_valid_subject(to) and is_literal(to)):
             return  # as in nats-server, a message for an invalid subject is dropped
@@ -211,22 +210,26 @@ class PublishPipeline:
         if self._limits.any:
             self._limits.trim(subject)
 
-    def publish_run(self, subject: bytes, run: PublishRun) -> None:
-        """Handle messages in order; the broker's handler for runs. `subject` is b"" if they are on several."""
+    def publish_run(self, subject: bytes, run: PublishRun) -> bool:
+        """Handle messages in order; the broker's handler for runs. `subject` is b"" if they are on several.
+
+        Return False, without a change, if each has to be handled by itself: that takes too long for one turn.
+        """
         fast, ids = run.reply(0)[-4:] == CONTROL_SUFFIX, list[bytes]()
         together = self._stores_together(subject, run) and bool(subject or not fast)
         if together and run.has_headers:
             ids = [_only_id(header) for header in run.headers()]
             together = self._stream.dedupe.are_new(ids)
         if not together:
-            self._take_one_by_one(run.ops())
-        elif fast:
+            return False
+        if fast:
             self.fast.take_run(subject, run)
         elif isinstance(outcome := self.store_run(subject, run), ApiError):
             for _, _, reply, _, _ in run.ops():
                 self.acks.refuse(reply, outcome)
         elif ids:
             self._stream.dedupe.stored_together(outcome - len(ids) + 1, ids)
+        return True
 
     def _stores_together(self, subject: bytes, run: PublishRun) -> bool:
         """Return whether the messages of a run would only be stored, unless their ids are known."""
@@ -257,12 +260,6 @@ class PublishPipeline:
         if self._limits.any:
             self._limits.trim_all((subject,) if subject else dict.fromkeys(run.subjects()))
         return last_seq
-
-    def _take_one_by_one(self, messages: Sequence[Op]) -> None:
-        work = self._stream.work
-        for _, subject, reply, header, payload in messages:
-            take = work.publish if work.closed else self.publish  # one of them may have begun a long job
-            take(subject, reply, header, payload, None)
 
     def _identified(self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None) -> None:
         """Handle a message with an id first in its header: on the fast path, if the header contains nothing else."""

@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 from msgspec.structs import replace
 
 from natsctl.api.codec import go_quote
+from natsctl.api.subject_index import finish
 from natsctl.api.subject_transform import TransformError
 from natsctl.api.subjects import is_literal, is_valid_subject
 from natsctl.broker.auth.permissions import SubjectPermissions
@@ -29,7 +30,7 @@ from natsctl.broker.imports.account_config import (
     SubjectMap,
 )
 from natsctl.broker.imports.import_plan import ImportPlan
-from natsctl.broker.imports.mappings import compile_shares
+from natsctl.broker.imports.mappings import compiling_shares
 from natsctl.server.conf.authorization import permissions_of, users_of, with_permissions, with_users
 from natsctl.server.conf.jetstream import account_limits
 from natsctl.server.conf.syntax import ConfError, ConfItem
@@ -232,7 +233,7 @@ def _mapping(source: str, item: ConfItem) -> SubjectMap:
         # One node is in no cluster, so that mappings for a named one are checked and left out.
         mapping, what = SubjectMap(source, tuple(to for to, cluster in found if not cluster)), go_quote(source)
     try:
-        compile_shares(mapping)
+        finish(compiling_shares(mapping))
     except TransformError as bad:
         raise item.fault(f"Error adding mapping for {what} : {bad}") from None
     return mapping

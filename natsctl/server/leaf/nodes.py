@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from natsctl.broker.session import Session
     from natsctl.server.shell import Shell
+    from natsctl.server.tls.connection import SecuredConnection
     from natsctl.server.tls.contexts import ListenerTls
 
 
@@ -43,6 +44,7 @@ class LeafShell:
         self.received: Callable[[ClientConnection, bytes], None] = shell.received
         self.received_pieces: Callable[[ClientConnection, Iterator[bytes], int], None] = shell.received_pieces
         self.blocked: Callable[[ClientConnection], float] = shell.blocked
+        self.postpones: Callable[[SecuredConnection, bytes], bool] = shell.postpones
 
     @property
     def check_peer(self) -> PeerCheck | None:

@@ -95,8 +95,18 @@ class SecuredConnection(ClientConnection):
         if kept:
             self.data_received(kept)
 
+    @property
+    def _shakes_hands(self) -> bool:
+        """Whether the next input is a step of a handshake: about a millisecond of work."""
+        return self._layer is not None and not self._secure
+
     def data_received(self, data: bytes) -> None:
         """Take records apart, if the connection is under TLS."""
+        if self._held is not None or not self._shakes_hands or not self._shell.postpones(self, data):
+            self.shake_hands(data)
+
+    def shake_hands(self, data: bytes) -> None:
+        """Continue with the handshake, or with what follows it."""
         layer = self._layer
         if self._held is not None:
             self._held.keep(data)

@@ -115,7 +115,11 @@ class TlsConnection(SecuredConnection):
         self._after(self._timeout_s, self._late)
         self._accept_handshake(self._listener_tls)
 
-    def data_received(self, data: bytes) -> None:
+    @property
+    def _shakes_hands(self) -> bool:
+        return self._stage is not Stage.OPEN
+
+    def shake_hands(self, data: bytes) -> None:
         if self._stage is Stage.WAITING:
             self.expect_handshake()
         elif self._stage is Stage.SNIFFING:
@@ -123,7 +127,7 @@ class TlsConnection(SecuredConnection):
                 self._begin_handshake()
             else:
                 self._open()
-        super().data_received(data)
+        super().shake_hands(data)
 
     @property
     def _tls_options(self) -> TlsOptions:

@@ -111,6 +111,10 @@ class WebSocketConnection(SecuredConnection):
         super().data_received(data)
 
     @property
+    def _shakes_hands(self) -> bool:
+        return self._upgrade is None
+
+    @property
     def _tls_options(self) -> TlsOptions | None:
         return self._listener_tls.options
 
