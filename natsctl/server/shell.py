@@ -180,7 +180,7 @@ class Shell:
         """Chunks read since the last look for more, since the last turn, and before the last commit."""
         self._gather_until_ns = 0
         self._handshakes_end_s = 0.0
-        """End of the time in which this turn begins handshakes and logins, 0 before the first."""
+        """When this turn stops to begin handshakes and logins; 0 before the first."""
         self._handshakes: deque[tuple[SecuredConnection, bytes]] = deque()
         """Connections that are not read while a part of their handshake waits for a turn."""
         self._overloaded: dict[StreamStore, list[ClientConnection]] = {}
