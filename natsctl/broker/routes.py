@@ -363,7 +363,6 @@ def _route(
 
 
 def _route_to(sub: Subscription, subject: bytes) -> Route:
-    """Return the route of a subject that one subscription takes."""
     if sub.session is None and not sub.queue:
         return (), (), (sub,)
     recipient = sub.session, sub, b"MSG " + subject + sub.sid_field

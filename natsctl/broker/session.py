@@ -267,7 +267,6 @@ class Session:
         return " - ".join([name, *(go_quote(part) for part in parts if part)])
 
     def notice(self, text: str) -> None:
-        """Report a line to the operator."""
         self.broker.notice(self, text)
 
     # --- output
@@ -280,7 +279,6 @@ class Session:
         self.pending_bytes += len(data)
 
     def send_info(self, *, connect_info: bool = False, lame_duck: bool = False) -> None:
-        """Queue INFO as it is now."""
         self.write(encode_info(self.broker.info_json(self, connect_info=connect_info, lame_duck=lame_duck)))
 
     def take_output(self) -> list[bytes]:
@@ -654,7 +652,6 @@ class Session:
         self.permit = permit
 
     def has_room(self, account: str) -> bool:
-        """Return whether an account may have one more connection."""
         of = self.broker.account(account)
         most = of.config.limits.max_connections
         return most == UNLIMITED or self in of.sessions or len(of.sessions) < most

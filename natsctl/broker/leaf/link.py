@@ -211,7 +211,6 @@ class LeafLink(Session):
         self.account = account
 
     def has_room(self, account: str) -> bool:
-        """Return whether an account may have one more connection."""
         return not self._leafs.is_full(self.broker.account(account), self)
 
     # --- monitoring

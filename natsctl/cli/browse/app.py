@@ -47,8 +47,6 @@ SEARCH_HINT: Final = "--subject orders.* --since 1h --header Name:value --expres
 
 
 class BrowseApp(App[None]):
-    """The browser."""
-
     CSS_PATH = Path(__file__).with_name("browse.tcss")
     ENABLE_COMMAND_PALETTE = False
     TITLE = "natsctl browse"
@@ -507,7 +505,6 @@ class BrowseApp(App[None]):
             (self._right_body() if self._is_left() else self.query_one("#names")).focus()
 
     def action_tab(self, step: int) -> None:
-        """Show the page before or after."""
         tabs = self.selection.tabs
         self.show_tab((tabs.index(self.selection.tab) + step) % len(tabs))
 
@@ -524,7 +521,6 @@ class BrowseApp(App[None]):
         self.work(self._refresh, "facts")
 
     def action_section(self, index: int) -> None:
-        """Show another list on the left."""
         if index >= len(self.catalog.sections):
             return
         self.selection.choose_consumers()
@@ -656,7 +652,6 @@ class BrowseApp(App[None]):
         return self.selection.target()
 
     def action_keys(self) -> None:
-        """Show the keys."""
         notes = ["read-only: : runs every command line with --dry-run"] if self.read_only else []
         self.push_screen(HelpScreen(notes))
 
@@ -672,13 +667,11 @@ class BrowseApp(App[None]):
         self._show()
 
     def action_form(self) -> None:
-        """Show the body in the next form."""
         message = self.query_one("#message", MessageView)
         if message.display:
             message.next_form()
 
     def action_copy(self) -> None:
-        """Copy the selection."""
         text = self._shown_text if not self._is_left() and self.query_one("#page").display else self.target().text
         if text:
             plain = Text.from_ansi(text).plain
@@ -686,7 +679,6 @@ class BrowseApp(App[None]):
             self.note(f"copied {plain if len(plain) < 40 and plain.isprintable() else f'{len(plain):,} characters'}")
 
     def action_explain(self) -> None:
-        """Explain the selected entry."""
         target = self.target()
         work = self._explanation_of(target)
         if work is None:

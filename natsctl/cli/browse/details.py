@@ -26,7 +26,6 @@ FORMS: Final = ("text", "json", "hex")
 
 
 def stream_config(info: StreamInfo) -> Page:
-    """Return the configuration of a stream."""
     from natsctl.cli.render.streams import render_stream, render_stream_state
 
     return _without(render_stream(info), render_stream_state(info))
@@ -39,7 +38,6 @@ def stream_state(info: StreamInfo) -> Page:
 
 
 def consumer_config(info: ConsumerInfo) -> Page:
-    """Return the configuration of a consumer."""
     from natsctl.cli.render.consumers import render_consumer, render_consumer_state
 
     now_ns = time.time_ns()
@@ -141,7 +139,6 @@ def message_json(message: ArchivedMessage) -> Any:
 
 
 def message_text(message: ArchivedMessage) -> str:
-    """Return the body as text."""
     return body_text(message.payload[:MAX_BODY]) + _rest(message)
 
 

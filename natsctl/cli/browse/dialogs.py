@@ -57,8 +57,6 @@ class ClosedByKey(ModalScreen[Any]):
 
 
 class HelpScreen(ClosedByKey):
-    """The keys."""
-
     BINDINGS: ClassVar[list[Any]] = [Binding("question_mark", "leave", show=False)]
 
     def __init__(self, notes: Sequence[str] = ()) -> None:

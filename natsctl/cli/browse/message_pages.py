@@ -64,7 +64,6 @@ class MessageQuery(NamedTuple):
         return cls(text, selection, message_test(values["expression"]))
 
     def passes(self, message: ArchivedMessage) -> bool:
-        """Return whether a message is shown."""
         return self.selection(message) and (self.test is None or self.test(message))
 
 

@@ -41,7 +41,6 @@ class ScrolledText(VerticalScroll):
         yield Static(markup=False)
 
     def write(self, text: Text | str) -> None:
-        """Show a text."""
         self.query_one(Static).update(text)
 
 
@@ -57,7 +56,6 @@ class JsonTree(Tree[Any]):
     ]
 
     def fill(self, document: Any) -> None:
-        """Show a document."""
         self.clear()
         self._left = MAX_NODES
         self.root.data = document

@@ -86,7 +86,6 @@ class PromptLine(Vertical):
         line.focus()
 
     def close(self) -> None:
-        """Hide the line."""
         self.display = False
         self._found = []
         self.query_one("#candidates").display = False
@@ -110,13 +109,11 @@ class PromptLine(Vertical):
         self.post_message(self.LineEntered(self.purpose, event.value))
 
     def action_leave(self) -> None:
-        """Leave the line."""
         text = self.query_one(Input).value
         self.close()
         self.post_message(self.LineLeft(self.purpose, text))
 
     def action_history(self, step: int) -> None:
-        """Show an earlier line."""
         history = self._history.get(self.purpose, [])
         place = self._place + step
         if 0 <= place <= len(history):

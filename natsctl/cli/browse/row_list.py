@@ -122,23 +122,18 @@ class RowList(ScrollView, can_focus=True):
             self.post_message(self.RowEdge(self, step))
 
     def action_move(self, step: int) -> None:
-        """Move the cursor by rows."""
         self._go(self.cursor + step, step)
 
     def action_page(self, pages: float) -> None:
-        """Move the cursor by pages."""
         self._go(self.cursor + int(pages * max(1, self.size.height - 1)), 1 if pages > 0 else -1)
 
     def action_top(self) -> None:
-        """Go to the first row."""
         self._go(0, -2)
 
     def action_bottom(self) -> None:
-        """Go to the last row."""
         self._go(self.length - 1, 2)
 
     def action_open(self) -> None:
-        """Open the row under the cursor."""
         if self.length:
             self.post_message(self.RowOpened(self))
 
