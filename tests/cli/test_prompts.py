@@ -205,6 +205,7 @@ def test_a_list_picks_nothing_where_nothing_matches(person: Callable[..., Person
         natsctl("str", "add", name, "--subjects", name)
     one = person("str", "rm", columns=60)
     one.answers("Select a Stream", "nomatch\r\r")
+    one.sees("[filter: nomatch, 0 of 2]")
     one.sees("no match: backspace takes a letter back")
     one.child.send("\x7f" * len("nomatch") + "ORD\r")
     one.answers("Really delete Stream ORDERS: type ORDERS", "ORDERS\r")

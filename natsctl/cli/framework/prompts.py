@@ -170,8 +170,7 @@ def _hold_without_match(asked: Asked) -> None:
     picked: Any = next(control for control in controls if isinstance(control, _control_class()))
 
     def is_unmatched() -> bool:
-        typed = (picked.search_filter or "").lower()
-        return bool(typed) and not any(typed in str(choice.title).lower() for choice in picked.choices)
+        return _is_unmatched(picked)
 
     choices = picked.text
 
@@ -183,6 +182,11 @@ def _hold_without_match(asked: Asked) -> None:
     keys = KeyBindings()
     keys.add(Keys.ControlM, eager=True, filter=Condition(is_unmatched))(lambda event: event.app.output.bell())
     _add_keys(asked, keys)
+
+
+def _is_unmatched(picked: Any) -> bool:
+    typed = (picked.search_filter or "").lower()
+    return bool(typed) and not any(typed in str(choice.title).lower() for choice in picked.choices)
 
 
 def _show_position(asked: Asked) -> None:
@@ -200,7 +204,9 @@ def _show_position(asked: Asked) -> None:
     def line() -> str:
         parts = [f"filter: {control.search_filter}"] if control.search_filter else []
         seen, total = window.render_info, len(control.filtered_choices)
-        if seen is not None and seen.displayed_lines and len(seen.displayed_lines) < total:
+        if _is_unmatched(control):
+            parts.append(f"0 of {len(control.choices):,}")
+        elif seen is not None and seen.displayed_lines and len(seen.displayed_lines) < total:
             parts.append(f"{seen.first_visible_line() + 1}–{seen.last_visible_line() + 1} of {total}")
         return ", ".join(parts)
 
