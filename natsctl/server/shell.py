@@ -10,6 +10,9 @@ Before a turn that begins the sync of one stream the loop therefore reads again 
 clients, and waits a moment for as many as sent before: a message that arrives just after a commit began waits for two
 syncs.
 
+A client that answers at once does so before the process is asleep and awake again. While the next input came soon after
+a turn on average, the loop of a server's own process therefore goes on reading for `AWAKE_NS` without going to sleep.
+
 Back-pressure: a stream with too much waiting for its sync makes the connections that go on publishing into it stop
 being read until it has caught up; others are not touched.
 
@@ -21,6 +24,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import threading
 import time
 import traceback
 from collections import deque
@@ -103,6 +107,15 @@ GATHER_NS: Final = 100_000
 HANDSHAKES_S: Final = 0.004
 """Time after the first handshake or login of a turn. Others that arrive later than that are deferred."""
 
+AWAKE_NS: Final = 100_000
+"""Time that the loop goes on reading after a turn, instead of sleeping."""
+SOON_NS: Final = 150_000
+"""Maximum average time between a turn and the next input for that, the wake-up of the process included."""
+PAUSE_WEIGHT: Final = 4
+"""Pauses over which that is averaged."""
+MAX_PAUSE_NS: Final = 4 * AWAKE_NS
+"""Maximum that one pause counts."""
+
 WAITING_BYTES: Final = 8 << 20
 WAITING_ACKS: Final = 10_000
 """Bytes that may await one stream's sync before its publishers are paused (docs/adr/0002)."""
@@ -183,6 +196,11 @@ class Shell:
         """When this turn stops to begin handshakes and logins; 0 before the first."""
         self._handshakes: deque[tuple[SecuredConnection, bytes]] = deque()
         """Connections that are not read while a part of their handshake waits for a turn."""
+        self._may_stay_awake = self._is_awake = False
+        self._rested_ns = 0
+        """Time of the end of the last turn with input."""
+        self._pause_ns = MAX_PAUSE_NS
+        """Average time from there to the next input."""
         self._overloaded: dict[StreamStore, list[ClientConnection]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ns = 0
@@ -193,6 +211,7 @@ class Shell:
     def start(self) -> None:
         if self.committer is not None:
             self.committer.start()
+        self._may_stay_awake = threading.current_thread() is threading.main_thread()
         self._set_ticker()
         self.wake()
 
@@ -207,7 +226,20 @@ class Shell:
             self.loop.call_soon(self._take_due_turn)
             return
         self._is_turn_due = False
+        had_input = self._read_bytes > 0
         self.turn()
+        if had_input:
+            self._rested_ns = self.broker.clock.monotonic_ns()
+            quiet = self.committer is None or not self.committer.in_flight
+            if self._pause_ns <= SOON_NS and quiet and self._may_stay_awake and not self._is_awake:
+                self._is_awake = True
+                self.loop.call_soon(self._stay_awake)
+
+    def _stay_awake(self) -> None:
+        """Have the loop read again, until there is input or `AWAKE_NS` have passed."""
+        self._is_awake = not self._is_turn_due and self.broker.clock.monotonic_ns() < self._rested_ns + AWAKE_NS
+        if self._is_awake:
+            self.loop.call_soon(self._stay_awake)
 
     def _gathers(self) -> bool:
         """Return whether the loop is to read again before a commit begins."""
@@ -244,7 +276,7 @@ class Shell:
             self.received_pieces(connection, cut(data), size)
             return
         self._attend(connection, session.receive, data)
-        self._count(size)
+        self._count(session, size)
 
     def _are_enough(self) -> bool:
         """Return whether this turn has begun enough handshakes and logins."""
@@ -283,7 +315,7 @@ class Shell:
             self.wake()
             return
         self._attend(connection, receive_pieces, connection.session, pieces, size)
-        self._count(size)
+        self._count(connection.session, size)
 
     def _attend(self, connection: ClientConnection, work: Callable[..., None], *arguments: Any) -> None:
         """Do a session's work, and stop reading from it if it publishes into a stream with much waiting work."""
@@ -298,13 +330,15 @@ class Shell:
                 connection.pause()
                 self._overloaded[stream].append(connection)
 
-    def _count(self, size: int) -> None:
+    def _count(self, session: Session, size: int) -> None:
         """Ask for a turn, or take it where much was read."""
         self._read_bytes += size
         self._chunks += 1
         if self._read_bytes >= TURN_BYTES:
             self.turn()
         if not self._is_turn_due:
+            pause_ns = max(min(session.last_active_ns - self._rested_ns, MAX_PAUSE_NS), 0)
+            self._pause_ns += (pause_ns - self._pause_ns) // PAUSE_WEIGHT
             self._is_turn_due = True
             self.loop.call_soon(self._take_due_turn)
 

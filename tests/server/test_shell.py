@@ -15,7 +15,7 @@ from natsctl.broker.deferred_work import CROWD, LITTLE_INPUT, defer_input
 from natsctl.server.listener import ClientConnection
 from natsctl.server.log.lines import Log
 from natsctl.server.resources import SystemClock
-from natsctl.server.shell import GATHER_NS, HANDSHAKES_S, UNFINISHED_S, Shell
+from natsctl.server.shell import AWAKE_NS, GATHER_NS, HANDSHAKES_S, MAX_PAUSE_NS, UNFINISHED_S, Shell
 from tests.support.clock import VirtualClock
 
 
@@ -137,7 +137,7 @@ def test_a_shared_sync_begins_when_nothing_more_arrives_or_as_many_came_as_befor
     clock, turns = VirtualClock(), list[int]()
     shell = Shell(cast(Any, loop), Log(quiet=True), Broker(clock, random.Random(1)), None, 10.0)
     clients = [cast(ClientConnection, LostConnection(shell)) for _ in range(6)]
-    shell.committer = cast(Any, SimpleNamespace(shares_sync=True))
+    shell.committer = cast(Any, SimpleNamespace(shares_sync=True, in_flight={}))
     shell.on_turn.append(lambda: turns.append(1))
 
     def read(*chunks: int, waited_ns: int = 0) -> int:
@@ -156,7 +156,7 @@ def test_a_shared_sync_begins_when_nothing_more_arrives_or_as_many_came_as_befor
     assert read(1) == 0 and read(0) == 1
     assert read(2) == 0 and read(0, waited_ns=GATHER_NS) == 1
     assert read(1) == 1, "they are few now"
-    shell.committer = cast(Any, SimpleNamespace(shares_sync=False))
+    shell.committer = cast(Any, SimpleNamespace(shares_sync=False, in_flight={}))
     assert read(6) == 1
 
 
@@ -175,3 +175,36 @@ def test_in_a_crowd_only_little_input_is_read_at_once(loop: DueCalls, shell: She
     while loop.run():
         pass
     assert [len(session.out) for session in busy] == [1] * len(busy) and len(last.out) == LITTLE_INPUT
+
+
+def test_the_loop_stays_awake_after_a_turn_while_the_next_input_comes_soon(loop: DueCalls) -> None:
+    clock = VirtualClock()
+    shell = Shell(cast(Any, loop), Log(quiet=True), Broker(clock, random.Random(1)), None, 10.0)
+    client = cast(ClientConnection, LostConnection(shell))
+    shell.start()
+    shell.received(client, b"CONNECT {}\r\n")
+    loop.run()
+
+    def looks(pause_ns: int) -> int:
+        """Return how often the loop reads again, a tenth of `AWAKE_NS` apart, after input that came after a pause."""
+        clock.advance(pause_ns)
+        shell.received(client, b"PING\r\n")
+        assert loop.run() == 1
+        count = 0
+        while loop.run():
+            clock.advance(AWAKE_NS // 10)
+            count += 1
+        return count
+
+    assert looks(MAX_PAUSE_NS) == 0
+    for _ in range(20):
+        looks(AWAKE_NS // 4)
+    assert looks(AWAKE_NS // 4) == 11
+    shell.committer = cast(Any, SimpleNamespace(shares_sync=False, in_flight={"stream": None}))
+    assert looks(AWAKE_NS // 4) == 0, "a commit in flight wakes it"
+    shell.committer = None
+    assert looks(AWAKE_NS // 4) == 11
+    assert looks(10 * MAX_PAUSE_NS) == 0
+    for _ in range(20):
+        looks(AWAKE_NS // 4)
+    assert looks(AWAKE_NS // 4) == 11
