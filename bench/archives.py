@@ -34,7 +34,7 @@ POOL_BYTES: Final = 8 << 20
 CHUNK: Final = 128 << 10
 WINDOW: Final = 8
 """Chunks of a restore that wait for their acks."""
-RATIO: Final = 0.5
+RATIO: Final = 1.0
 MEMORY_MB: Final = 150.0
 VERIFY_S: Final = 1.5
 """Targets: rates beside nats-server's, memory meanwhile, seconds of a gigabyte."""

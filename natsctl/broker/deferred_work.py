@@ -19,11 +19,12 @@ looks at each as it comes to it.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
-from operator import length_hint
+from collections.abc import Callable, Iterator
+from operator import length_hint, methodcaller
 from typing import TYPE_CHECKING, Final
 
 from natsctl.broker.refusals import CloseReason
+from natsctl.native import lib
 from natsctl.wire.ops import Op
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ MANY_LINES: Final = 8192
 """Lines that are parsed at once: some milliseconds."""
 PIECE_BYTES: Final = 32 << 10
 """Bytes of each piece of a chunk with more lines."""
+count_lines: Callable[[bytes], int] = methodcaller("count", b"\n") if lib is None else lib.count_lines
 MAX_DEFERRED_BYTES: Final = 8 << 20
 """Bytes that may arrive after work was deferred; the shell stops reading long before."""
 

@@ -36,6 +36,7 @@ from natsctl.broker.deferred_work import (
     MANY_LINES,
     PIECE_BYTES,
     SLICE_NS,
+    count_lines,
     cut,
     defer_input,
     must_wait,
@@ -272,7 +273,7 @@ class Shell:
             self.wake()
             return
         size = len(data)
-        if must_wait(session, size) or (size > PIECE_BYTES and data.count(b"\n") > MANY_LINES):
+        if must_wait(session, size) or (size > PIECE_BYTES and count_lines(data) > MANY_LINES):
             self.received_pieces(connection, cut(data), size)
             return
         self._attend(connection, session.receive, data)

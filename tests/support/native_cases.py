@@ -12,6 +12,7 @@ from array import array
 from collections.abc import Callable, Generator, Sequence
 from functools import lru_cache
 from itertools import accumulate, pairwise
+from operator import methodcaller
 from types import BuiltinFunctionType
 from typing import Any, Final, NamedTuple
 
@@ -225,6 +226,10 @@ def _parted(chance: random.Random) -> Words:
 def _joined(anchors: array[int], lows: array[int], start: int, stop: int) -> bytes:
     places = columns.Offsets(anchors.tobytes(), lows.tobytes())
     return array("I", [places[at] for at in range(start, stop)]).tobytes()
+
+
+def _lines(chance: random.Random) -> Words:
+    return (bytes(chance.choices(b"\n\r a", k=chance.choice((0, 1, 63, 64, 65, 300)))),)
 
 
 def _tallied(chance: random.Random) -> Words:
@@ -725,6 +730,7 @@ CASES: Final = {
     "read_frames": Case(_stored, _check_stored),
     "scan_messages": Case(_logged, _check_logged),
     "first_deliveries": Case(_firsts, same_as(_first_deliveries)),
+    "count_lines": Case(_lines, same_as(methodcaller("count", b"\n"))),
     "read_ops": Case(_chunk, _check_chunk),
     "ack_frames": Case(_stored_entries, same_as(_acked_in_python)),
     "message_frames": Case(_deliveries, same_as(_joined_frames)),
