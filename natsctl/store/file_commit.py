@@ -134,6 +134,8 @@ class CommitPlan(msgspec.Struct):
     target: SegmentFile | None = None
     offset: int = 0
     data: bytes = b""
+    zeros: int = 0
+    """Number of zeros to write after `data`, ahead of later messages."""
     sync: bool = True
     unsynced_bytes: int = 0
     """Bytes of earlier commits in `target` that a sync of this one covers too."""
@@ -255,6 +257,8 @@ class FileCommit(Commit):
         """Erasures in compressed or encrypted segments that could not be done, and why; their records are on disk."""
         self.settled_end = plan.offset + len(plan.data)
         self._only_appends = only_appends = self._finds_only_appends()
+        if not only_appends or disk.encrypted:
+            plan.zeros = 0
         self.is_small = only_appends and self._bytes_to_sync() <= SMALL_BYTES
         journal = plan.journal
         self.syncs = (plan.sync and plan.target is not None) or (journal is not None and journal.sync)
@@ -275,7 +279,7 @@ class FileCommit(Commit):
 
     def _bytes_to_sync(self) -> int:
         plan = self.plan
-        journal, size = plan.journal, len(plan.data) + (plan.unsynced_bytes if plan.sync else 0)
+        journal, size = plan.journal, len(plan.data) + plan.zeros + (plan.unsynced_bytes if plan.sync else 0)
         if journal is not None:
             size += len(journal.data) + (journal.unsynced_bytes if journal.sync else 0)
         return size
@@ -287,7 +291,8 @@ class FileCommit(Commit):
         plan = self.plan
         target, journal = plan.target, plan.journal
         if target is not None and target.writer is not None:
-            appends = ((*target.writer.placed(plan.data, plan.offset), plan.sync),)
+            data = plan.data + bytes(plan.zeros) if plan.zeros else plan.data
+            appends = ((*target.writer.placed(data, plan.offset), plan.sync),)
         if journal is not None and journal.file is not None:
             appends += ((*journal.file.placed(journal.data, journal.offset), journal.sync),)
         for append in appends:
@@ -377,17 +382,35 @@ class FileCommit(Commit):
         if plan.sealed is not None:
             sealed = self._writer(plan.sealed, create=False)
             write_all(sealed, plan.seal, plan.seal_offset)
+            if plan.sealed.zeros_end > (end := plan.seal_offset + len(plan.seal)):
+                self._cut(plan.sealed, end)
             if plan.provisional:
                 sealed.start_writeback()
             else:
                 self._sync(sealed)
         create = not plan.offset
         file = self._writer(plan.target, create)
-        write_all(file, plan.data, plan.offset)
+        self._write_data(file, plan.target)
         if plan.sync or (create and not plan.provisional):
             self._sync(file)
         if create and not (plan.provisional or plan.named):
             self._disk.fsync_dir(plan.folder)
+
+    def _write_data(self, file: File, target: SegmentFile) -> None:
+        """Write the messages, and zeros after them if there is room for both."""
+        plan = self.plan
+        try:
+            write_all(file, plan.data + bytes(plan.zeros) if plan.zeros else plan.data, plan.offset)
+        except OSError as error:
+            if error.errno not in NO_SPACE or not plan.zeros:
+                raise
+            self._cut(target, plan.offset)
+            write_all(file, plan.data, plan.offset)
+
+    def _cut(self, segment: SegmentFile, end: int) -> None:
+        """Shorten a segment to `end`, and by the zeros ahead of its messages."""
+        self._writer(segment, create=False).truncate(end)
+        self.plan.zeros = segment.zeros_end = 0
 
     def _sync(self, file: File) -> None:
         """Sync once; a failure is final even if reported as lack of space."""
@@ -411,7 +434,7 @@ class FileCommit(Commit):
             return
         self._take_back(target)
         if plan.sealed is not None:
-            self._writer(plan.sealed, create=False).truncate(plan.seal_offset)
+            self._cut(plan.sealed, plan.seal_offset)
             target, plan.target = plan.sealed, plan.sealed
             plan.offset = plan.seal_offset
             plan.sealed = None
@@ -433,7 +456,7 @@ class FileCommit(Commit):
         """Remove what this commit has written of the segment that it writes to."""
         plan = self.plan
         if plan.offset:
-            self._writer(target, create=False).truncate(plan.offset)
+            self._cut(target, plan.offset)
             return
         target.close()
         if self._disk.exists(target.path):

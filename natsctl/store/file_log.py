@@ -18,7 +18,7 @@ from natsctl.store import frame
 from natsctl.store.compaction import Compaction
 from natsctl.store.disk import Disk
 from natsctl.store.errors import StoreDamagedError
-from natsctl.store.file_commit import CommitPlan, Erasure, FileCommit
+from natsctl.store.file_commit import SMALL_BYTES, CommitPlan, Erasure, FileCommit
 from natsctl.store.filters import Filters
 from natsctl.store.fsck import SegmentMark, StreamCheck
 from natsctl.store.index import StreamIndex
@@ -108,6 +108,21 @@ class Removals:
 
 _encode_message = frame.encode_message
 _OVER_SIZE, _TIMED = frame.FRAME_OVER_SIZE, frame.TIMED
+
+
+MAX_ZEROS = 128 * 1024
+"""Maximum number of zeros that one commit writes ahead."""
+ZEROS_SHARE = 8
+"""A segment has one byte of zeros for this many bytes of content at most."""
+
+
+def zeros_ahead(end: int, zeros_end: int, page: int) -> int:
+    """Return the number of zeros for a small commit that ends at `end` to write after its data.
+
+    A sync of bytes that replace others has no new length of the file to record (docs/adr/0002).
+    """
+    room = min(MAX_ZEROS, end // ZEROS_SHARE)
+    return (end + room) // page * page - end if end > zeros_end and room >= page else 0
 
 
 FRAMES_STEP = 2048
@@ -430,6 +445,10 @@ class FileLog:
             plan.image = self._image(segment, sealing.size + len(plan.seal), covers, sealed=True)
             segment.pack()
             self._sealing = None
+        elif (
+            file.created and file.head.role and plan.sync and not plan.unsynced_bytes and len(plan.data) <= SMALL_BYTES
+        ):
+            plan.zeros = zeros_ahead(file.size, file.zeros_end, self._host.options.page_bytes)
         self._taken_end = file.size
 
     def _image(self, segment: Segment, end: int, covers: int, sealed: bool) -> IndexImage:
@@ -494,6 +513,8 @@ class FileLog:
             target.created = True
             self._unmarked.append(SegmentMark(target.head.base, 0, target.head.generation, target.head.salt))
         target.settled = commit.settled_end
+        if plan.zeros:
+            target.zeros_end = target.settled + plan.zeros
         if plan.data and not plan.provisional:
             target.keep(plan.offset, plan.data, True)
             self._cache.touch(target)
@@ -574,6 +595,8 @@ class FileLog:
 
         Nothing may wait for a commit. A failure of the disk only leaves them out.
         """
+        if tail:
+            self.file.trim(disk)
         index, long = self._index, self._host.options.tail_index_bytes
         unerased = {erasure.file for erasure in self._unerased}  # the next start must find the remaining work
         for at, segment in enumerate(index.segments):
@@ -584,6 +607,11 @@ class FileLog:
                 covers = index.last_seq if last else index.bases[at + 1] - 1
                 image = self._image(segment, file.size, covers, sealed=segment.keys is not None)
                 file.indexed = write_index(disk, self.folder, image)
+
+    def close_idle(self, disk: Disk) -> None:
+        """Close the last segment without the zeros ahead of its messages; nothing may be in flight or wait."""
+        self.file.trim(disk)
+        self.file.close()
 
     def close_files(self) -> None:
         for segment in [*self._index.segments, *self._compaction.old_segments()]:

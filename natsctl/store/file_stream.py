@@ -218,7 +218,7 @@ class FileStream:
 
     def close_idle(self) -> None:
         """Close the descriptors of open logs; nothing may be in flight or wait for a sync."""
-        self.log.file.close()
+        self.log.close_idle(self._disk)
         self._journal.close()
 
     def close_files(self) -> None:

@@ -203,7 +203,10 @@ class FrameGap(NamedTuple):
 class Scan(msgspec.Struct):
     head: FileHead | None
     size: int
+    """Length of the file without `zeros`."""
     end: int = 0
+    zeros: int = 0
+    """Number of zeros that a segment ends with: space for later messages. A start cuts them off."""
     seqs: array[int] | range = msgspec.field(default_factory=lambda: array("Q"))
     offsets: Places = msgspec.field(default_factory=lambda: array("I"))
     sizes: array[int] = msgspec.field(default_factory=lambda: array("I"))
@@ -245,7 +248,7 @@ class Scan(msgspec.Struct):
         del self.sids[at.messages :], self.records[at.records :]
         del self.timed[bisect_right(self.timed, at.last_seq) :]
         self.gaps = [g for g in self.gaps if g.start < at.start]
-        self.end = at.start
+        self.end, self.zeros = at.start, 0
         self.last_seq, self.last_ts = at.last_seq, at.last_ts
         self.batch = None
 
@@ -281,7 +284,18 @@ def scan(data: bytes, max_frame_bytes: int, table: SubjectTable) -> Scan:
             )
         )
         result.batch = None
+    _leave_out_zeros(data, result)
     return result
+
+
+def _leave_out_zeros(data: bytes, result: Scan) -> None:
+    gap = result.gaps[-1] if result.gaps else None
+    if gap is None or gap.end < result.size or result.head is None or result.head.role != SEGMENT_FILE:
+        return
+    zeros = result.size - gap.start
+    if data.count(0, gap.start) == zeros:
+        result.gaps.pop()
+        result.size, result.zeros, result.batch = gap.start, zeros, gap.batch
 
 
 def _scan_run(data: bytes, view: memoryview, position: int, max_frame: int, table: SubjectTable, out: Scan) -> int:

@@ -23,6 +23,8 @@ class StoreOptions(msgspec.Struct, frozen=True):
     """A last segment of this length gets an index file at a clean stop; a shorter one is scanned as quickly."""
     block_bytes: int = 64 * 1024
     """Block length of compression, if a stream asks for it."""
+    page_bytes: int = 4096
+    """Zeros ahead of the messages end at a multiple of this length."""
     reserve_bytes: int = 1024 * 1024
     """Disk space held back so that deletes and purges still work when the disk is full."""
     high_water_interval_ns: int = 1_000_000_000

@@ -44,6 +44,8 @@ def repair(disk: Disk, check: StreamCheck, salt: int) -> list[str]:
     folder = check.folder
     for name, length in check.cuts:
         notes += _cut(disk, f"{folder}/{name}", length)
+    if check.segments[-1].scan.zeros:
+        _leave_out_zeros(disk, f"{folder}/{check.segments[-1].name}", check.segments[-1].scan.size)
     if check.headless_base:
         _recreate_segment(disk, check, salt)
     for name, offset, data in check.erasures:
@@ -94,6 +96,15 @@ def _cut(disk: Disk, path: str, length: int) -> list[str]:
     finally:
         file.close()
     return notes
+
+
+def _leave_out_zeros(disk: Disk, path: str, length: int) -> None:
+    """Cut off the zeros ahead of later messages; a file that was encrypted since then cannot overwrite them."""
+    file = disk.open(path)
+    try:
+        file.truncate(length)
+    finally:
+        file.close()
 
 
 def _recreate_segment(disk: Disk, check: StreamCheck, salt: int) -> None:

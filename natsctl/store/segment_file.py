@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
+from contextlib import suppress
 
 from natsctl.store.disk import Disk, File
 from natsctl.store.frame import FileHead
@@ -49,6 +50,7 @@ class SegmentFile:
         "tombs",
         "trusted",
         "writer",
+        "zeros_end",
     )
 
     def __init__(self, folder: str, head: FileHead) -> None:
@@ -61,6 +63,8 @@ class SegmentFile:
         """Whether the file is compressed; every length and offset here is that of the plain content."""
         self.size = 0
         self.settled = 0
+        self.zeros_end = 0
+        """Length of the file if it has zeros after its messages, else at most `size`."""
         self.dead_bytes = 0
         self.bare_end = 0
         """Offset before which a scan found no message with a header."""
@@ -119,6 +123,14 @@ class SegmentFile:
         if at < 0 or offset >= self.starts[at] + len(self.blobs[at]):
             return None
         return self.starts[at], self.blobs[at], self.trusted[at]
+
+    def trim(self, disk: Disk) -> None:
+        """Cut off the zeros ahead of the messages; if the disk refuses, the next start does it."""
+        if self.zeros_end > self.size == self.settled:
+            with suppress(OSError):
+                self.writer = self.writer or disk.open(self.path)
+                self.writer.truncate(self.size)
+                self.zeros_end = 0
 
     def close(self) -> None:
         if self.writer is not None:

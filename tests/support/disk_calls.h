@@ -34,6 +34,20 @@ static inline int simulated_fstat(int fd, struct stat *file)
     return links < 0 ? -1 : 0;
 }
 
+#ifdef STATX_NLINK
+static inline int simulated_statx(int fd, struct statx *file)
+{
+    struct stat simple;
+    memset(file, 0, sizeof *file);
+    if (simulated_fstat(fd, &simple) < 0)
+        return -1;
+    file->stx_mask = STATX_NLINK;
+    file->stx_nlink = (uint32_t)simple.st_nlink;
+    return 0;
+}
+
+#define statx(fd, path, flags, mask, file) simulated_statx(fd, file)
+#endif
 #define fcntl(fd, command, least) (int)simulated(SIMULATED_COPY, fd, NULL, (command), (least))
 #define close(fd) (int)simulated(SIMULATED_CLOSE, fd, NULL, 0, 0)
 #define pwrite(fd, data, size, offset) (ssize_t)simulated(SIMULATED_WRITE, fd, data, size, offset)

@@ -73,7 +73,7 @@ def ids_of_removed_messages_forgotten() -> Patch:
     return mock.patch.object(Dedupe, "recover", of_what_is_there)
 
 
-@MUTATIONS.planted(91)
+@MUTATIONS.planted(463)
 def batch_stored_one_by_one() -> Patch:
     append_copies = StreamStore.append_copies
 

@@ -81,6 +81,7 @@ class EngineSession:
             reserve_bytes=4096,
             tail_index_bytes=512,
             block_bytes=self._work.choice((200, 1000, 65536)),
+            page_bytes=64,
         )
         self._slow = random.Random(f"{seed}/engine slow")
         self._reads = random.Random(f"{seed}/engine blocks")

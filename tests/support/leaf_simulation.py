@@ -91,7 +91,11 @@ class LeafSession:
         disk = SimDisk(random.Random(f"{seed}/{domain} disk"), self._faults.choice(list(Journalling)))
         sizes = (1024, 4096, 1 << 20)
         return Side(
-            domain, disk, StoreOptions(segment_bytes=self._work.choice(sizes), reserve_bytes=4096, tail_index_bytes=512)
+            domain,
+            disk,
+            StoreOptions(
+                segment_bytes=self._work.choice(sizes), reserve_bytes=4096, tail_index_bytes=512, page_bytes=64
+            ),
         )
 
     def _cast(self) -> None:

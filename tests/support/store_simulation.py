@@ -81,6 +81,7 @@ class Session:
             reserve_bytes=4096,
             tail_index_bytes=512,
             block_bytes=self._packs.choice((200, 1000, 65536)),
+            page_bytes=random.Random(f"{seed}/pages").choice((16, 64, 512, 4096)),
         )
         self._ledger = Ledger()
         self._now_ns = 1_700_000_000_000_000_000
