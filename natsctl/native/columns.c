@@ -517,6 +517,67 @@ static int check_positions(const Py_buffer *positions, const Py_buffer *sids, co
     return 0;
 }
 
+PyDoc_STRVAR(anchor_doc, "anchor_offsets(offsets, sizes, overhead) -> bytes | None\n\n"
+                         "Return every 16th offset, None unless each of the 15 after it is `overhead` and the size of its "
+                         "predecessor further on.");
+
+static PyObject *anchor_offsets(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    (void)module;
+    Py_buffer columns[2];
+    if (takes("anchor_offsets", count, 3) < 0)
+        return NULL;
+    uint32_t overhead = (uint32_t)PyLong_AsUnsignedLong(args[2]);
+    if (PyErr_Occurred() || open_columns("in", args, columns) < 0)
+        return NULL;
+    const uint32_t *offsets = columns[0].buf;
+    Py_ssize_t size = length_of(columns);
+    int adjacent = length_of(columns + 1) == size;
+    for (Py_ssize_t at = 1; at < size && adjacent; at++)
+        adjacent = at % BLOCK == 0 ||
+                   offsets[at] - offsets[at - 1] == number_at(columns + 1, (size_t)at - 1) + overhead;
+    PyObject *found = adjacent ? PyBytes_FromStringAndSize(NULL, (size + BLOCK - 1) / BLOCK * 4) : Py_NewRef(Py_None);
+    if (found != NULL && adjacent) {
+        uint32_t *anchor = (void *)PyBytes_AsString(found);
+        for (Py_ssize_t at = 0; at < size; at += BLOCK)
+            *anchor++ = offsets[at];
+    }
+    close_columns(columns, 2);
+    return found;
+}
+
+PyDoc_STRVAR(sum_doc, "sum_offsets(anchors, sizes, overhead, start, stop) -> bytes\n\n"
+                      "Return the offsets from one position to below another, of which `anchor_offsets` kept some.");
+
+static PyObject *sum_offsets(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    (void)module;
+    Py_buffer columns[2];
+    if (takes("sum_offsets", count, 5) < 0)
+        return NULL;
+    uint32_t overhead = (uint32_t)PyLong_AsUnsignedLong(args[2]), offset = 0;
+    Py_ssize_t start = PyLong_AsSsize_t(args[3]), stop = PyLong_AsSsize_t(args[4]);
+    if (PyErr_Occurred() || open_columns("in", args, columns) < 0)
+        return NULL;
+    PyObject *found = NULL;
+    if (start < 0 || stop < start || stop > length_of(columns + 1) || (stop + BLOCK - 1) / BLOCK > length_of(columns))
+        PyErr_SetString(PyExc_ValueError, "there are no such positions");
+    else
+        found = PyBytes_FromStringAndSize(NULL, (stop - start) * 4);
+    if (found != NULL) {
+        uint32_t *out = (void *)PyBytes_AsString(found);
+        for (Py_ssize_t at = start - start % BLOCK; at < stop; at++) {
+            if (at % BLOCK == 0)
+                offset = ((const uint32_t *)columns[0].buf)[at / BLOCK];
+            if (at >= start)
+                *out++ = offset;
+            offset += number_at(columns + 1, (size_t)at) + overhead;
+        }
+    }
+    close_columns(columns, 2);
+    return found;
+}
+
 static inline void add_u32(Buffer *out, uint32_t number)
 {
     memcpy(out->data + out->size, &number, 4);
@@ -826,6 +887,7 @@ static PyObject *renumber(PyObject *module, PyObject *const *args, Py_ssize_t co
 
 PyMethodDef column_methods[] = {
     {"above", (PyCFunction)(void (*)(void))above, METH_FASTCALL, above_doc},
+    {"anchor_offsets", (PyCFunction)(void (*)(void))anchor_offsets, METH_FASTCALL, anchor_doc},
     {"count_down", (PyCFunction)(void (*)(void))count_down, METH_FASTCALL, count_down_doc},
     {"join_offsets", (PyCFunction)(void (*)(void))join_offsets, METH_FASTCALL, join_doc},
     {"mark", (PyCFunction)(void (*)(void))mark, METH_FASTCALL, mark_doc},
@@ -836,6 +898,7 @@ PyMethodDef column_methods[] = {
     {"renumber", (PyCFunction)(void (*)(void))renumber, METH_FASTCALL, renumber_doc},
     {"sequences", (PyCFunction)(void (*)(void))sequences, METH_FASTCALL, sequences_doc},
     {"split_offsets", split_offsets, METH_O, split_doc},
+    {"sum_offsets", (PyCFunction)(void (*)(void))sum_offsets, METH_FASTCALL, sum_doc},
     {"surplus", (PyCFunction)(void (*)(void))surplus, METH_FASTCALL, surplus_doc},
     {"take_out", (PyCFunction)(void (*)(void))take_out, METH_FASTCALL, take_out_doc},
     {"tally", (PyCFunction)(void (*)(void))tally, METH_FASTCALL, tally_doc},

@@ -117,6 +117,12 @@ PAUSE_WEIGHT: Final = 4
 MAX_PAUSE_NS: Final = 4 * AWAKE_NS
 """Maximum that one pause counts."""
 
+NEW_CONNECTIONS: Final = 32
+"""After too many came at once: new connections that are read from, and deferred logins that are begun, in one turn.
+
+To read and keep what thousands send would take longer than their logins; the system call of an answer may take 60 µs.
+"""
+
 WAITING_BYTES: Final = 8 << 20
 WAITING_ACKS: Final = 10_000
 """Bytes that may await one stream's sync before its publishers are paused (docs/adr/0002)."""
@@ -202,6 +208,10 @@ class Shell:
         """Time of the end of the last turn with input."""
         self._pause_ns = MAX_PAUSE_NS
         """Average time from there to the next input."""
+        self._silent: dict[ClientConnection, None] = {}
+        """Connections that have sent nothing yet."""
+        self._unread: deque[ClientConnection] = deque()
+        """Those among them that are not read from, in the order of their turns."""
         self._overloaded: dict[StreamStore, list[ClientConnection]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ns = 0
@@ -263,15 +273,20 @@ class Shell:
         session = self.broker.connect(host, port, kind)
         connection.session = session
         self.connections[session] = connection
+        self._silent[connection] = None
         self.log.debug(f"{connection.name} - Client connection created")
         return session
 
     def received(self, connection: ClientConnection, data: bytes) -> None:
         """Pass a chunk to the session, and take the turn at once when much was read."""
         session = connection.session
-        if not session.login.connected and self._are_enough() and defer_input(session, iter((data,)), len(data)):
-            self.wake()
-            return
+        if not session.login.connected:
+            self._silent.pop(connection, None)
+            if self._are_enough():
+                self._leave_unread()
+                if defer_input(session, iter((data,)), len(data)):
+                    self.wake()
+                    return
         size = len(data)
         if must_wait(session, size) or (size > PIECE_BYTES and count_lines(data) > MANY_LINES):
             self.received_pieces(connection, cut(data), size)
@@ -310,6 +325,22 @@ class Shell:
         if waiting:
             self.wake()
 
+    def _leave_unread(self) -> None:
+        silent, self._silent = self._silent, {}
+        for connection in silent:
+            if not connection.paused and not connection.session.login.connected:
+                connection.pause()
+                self._unread.append(connection)
+
+    def _read_unread(self) -> None:
+        for _ in range(min(NEW_CONNECTIONS, len(self._unread))):
+            connection = self._unread.popleft()
+            if connection.session in self.connections:
+                self._silent[connection] = None
+                connection.resume()
+        if self._unread:
+            self.wake()
+
     def received_pieces(self, connection: ClientConnection, pieces: Iterator[bytes], size: int) -> None:
         """Pass input of `size` bytes to the session; it accepts the pieces in turn."""
         if must_wait(connection.session, size) and defer_input(connection.session, pieces, size):
@@ -345,6 +376,7 @@ class Shell:
 
     def closed(self, connection: ClientConnection) -> None:
         if self.connections.pop(connection.session, None) is not None:
+            self._silent.pop(connection, None)
             self._ended.append(connection)
             self.wake()
 
@@ -372,6 +404,8 @@ class Shell:
     def _turn(self) -> None:
         committer, engine = self.committer, self.engine
         self._handshakes_end_s = 0.0
+        if self._unread:
+            self._read_unread()
         if self._ended:
             self._end_sessions(time.monotonic() + UNFINISHED_S)
             if self._ended:
@@ -410,9 +444,10 @@ class Shell:
         for session in unfinished:
             if session in connections:
                 connections[session].pause()
-        end = time.monotonic() + UNFINISHED_S
-        while unfinished and time.monotonic() < end:
+        end, logins = time.monotonic() + UNFINISHED_S, NEW_CONNECTIONS
+        while unfinished and logins and time.monotonic() < end:
             session = unfinished.popleft()
+            logins -= not session.login.connected
             connection = connections.get(session)
             if connection is None or self._holds(connection):
                 continue

@@ -182,7 +182,8 @@ class Segment:
 
     def pack(self) -> None:
         """Keep the columns of a sealed segment in less memory."""
-        self.sids, self.sizes, self.offsets = narrowed(self.sids), narrowed(self.sizes), packed(self.offsets)
+        self.sids, self.sizes = narrowed(self.sids), narrowed(self.sizes)
+        self.offsets = packed(self.offsets, self.sizes, frame.FRAME_OVER_SIZE)
 
     def unseal(self) -> None:
         self.keys, self.counts = None, _NONE

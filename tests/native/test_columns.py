@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from natsctl.native import lib
 from natsctl.store import bulk, columns, subject_table
-from tests.support.native_cases import narrow, spec, split_offsets
+from tests.support.native_cases import anchor_offsets, narrow, spec, split_offsets
 
 pytestmark = pytest.mark.skipif(lib is None, reason="the native module is not built, or NATSCTL_PURE is set")
 
@@ -47,17 +47,22 @@ def test_offsets(first: int, steps: list[int], data: st.DataObject) -> None:
     assert lib is not None
     offsets = array("I", accumulate(steps, initial=first))
     assert lib.split_offsets(offsets) == split_offsets(offsets)
-    places = columns.packed(offsets)
-    assert [places[at] for at in range(len(places))] == [*places] == [*offsets]
-    assert places[-1] == offsets[-1]
-    assert columns.widened(places) == offsets
-    if isinstance(places, columns.Offsets):
-        stop = data.draw(st.integers(0, len(places)))
-        start = data.draw(st.integers(0, stop))
-        assert places.between(start, stop) == offsets[start:stop]
-        for wrong in ((-1, 0), (1, 0), (0, len(places) + 1)):
-            with pytest.raises(ValueError, match="no such positions"):
-                places.between(*wrong)
+    overhead = data.draw(st.integers(0, min(steps, default=0)))
+    sizes = columns.narrowed(array("I", [step - overhead for step in steps] + [7]))
+    if data.draw(st.booleans()):
+        sizes[data.draw(st.integers(0, len(steps)))] += 1
+    assert lib.anchor_offsets(offsets, sizes, overhead) == anchor_offsets(offsets, sizes, overhead)
+    for places in (columns.packed(offsets, sizes, overhead), columns.packed(offsets, array("I"), overhead)):
+        assert [places[at] for at in range(len(places))] == [*places] == [*offsets]
+        assert places[-1] == offsets[-1]
+        assert columns.widened(places) == offsets
+        if isinstance(places, columns.Offsets):
+            stop = data.draw(st.integers(0, len(places)))
+            start = data.draw(st.integers(0, stop))
+            assert places.between(start, stop) == offsets[start:stop]
+            for wrong in ((-1, 0), (1, 0), (0, len(places) + 1)):
+                with pytest.raises(ValueError, match="no such positions"):
+                    places.between(*wrong)
 
 
 @pytest.mark.parametrize("size", [0, 1, 15, 16, 17, 100])
@@ -65,8 +70,11 @@ def test_close_offsets_are_packed(size: int) -> None:
     offsets = array("I", range(2**31, 2**31 + 4000 * size, 4000))
     assert lib is not None
     assert lib.split_offsets(offsets) == split_offsets(offsets)
-    assert isinstance(columns.packed(offsets), columns.Offsets)
-    assert columns.packed(array("I", [64, 70_000])) == array("I", [64, 70_000])
+    assert type(columns.packed(offsets, array("I", [3999] * size), 1)) is columns.AdjacentOffsets
+    assert type(columns.packed(offsets, array("I", [3999] * size), 0)) is (
+        columns.Offsets if size > 1 else columns.AdjacentOffsets
+    )
+    assert columns.packed(array("I", [64, 70_000]), array("I", [1, 1]), 0) == array("I", [64, 70_000])
 
 
 SUBJECTS = 5

@@ -42,23 +42,22 @@ class LostConnection:
     name = "client"
 
     def __init__(self, shell: Shell) -> None:
+        self.paused = False
         self.session = shell.opened(cast(ClientConnection, self), "h", 1, "client")
-
-    def pause(self) -> None:
-        pass
-
-    resume = flush = pause
-
-
-class SecuredClient(LostConnection):
-    paused = shaken = False
-    transport = SimpleNamespace(is_closing=lambda: False)
 
     def pause(self) -> None:
         self.paused = True
 
     def resume(self) -> None:
         self.paused = False
+
+    def flush(self) -> None:
+        pass
+
+
+class SecuredClient(LostConnection):
+    shaken = False
+    transport = SimpleNamespace(is_closing=lambda: False)
 
     def shake_hands(self, data: bytes) -> None:
         self.shaken = data == b"hello"
@@ -119,18 +118,31 @@ def test_handshakes_that_come_together_are_answered_in_slices(loop: DueCalls, sh
 
 @pytest.mark.usefixtures("slow")
 def test_logins_that_come_together_begin_in_slices(loop: DueCalls, shell: Shell) -> None:
-    arrived = [cast(ClientConnection, LostConnection(shell)) for _ in range(50)]
+    shell.broker.clock = VirtualClock()  # a slow machine would defer other work too
+    arrived = [cast(ClientConnection, LostConnection(shell)) for _ in range(150)]
     established = arrived.pop()
-    for connection in (established, *arrived):
-        shell.received(connection, b"CONNECT {}\r\nPING\r\n")
+    unread = dict.fromkeys([established, *arrived])
+
+    def read() -> None:
+        for connection in [connection for connection in unread if not connection.paused]:
+            if not connection.paused:
+                del unread[connection]
+                shell.received(connection, b"CONNECT {}\r\nPING\r\n")
+
+    read()
     sessions = [connection.session for connection in arrived]
-    assert sum(session.login.connected for session in sessions) == 10
+    connected = [sum(session.login.connected for session in sessions)]
+    assert connected == [10]
+    assert len(unread) == 138, "one was read and kept before the others were paused"
     established.session.take_output()
     shell.received(established, b"PING\r\n")
     assert established.session.take_output() == [b"PONG\r\n"], "nobody else waits for them"
     while loop.run():
-        pass
-    assert all(session.login.connected and session.deferred is None for session in sessions)
+        read()
+        connected.append(sum(session.login.connected for session in sessions))
+    assert max(after - before for before, after in itertools.pairwise(connected)) <= 20
+    assert connected[-1] == len(sessions) and not any(session.deferred for session in sessions)
+    assert not any(connection.paused for connection in arrived)
 
 
 def test_a_shared_sync_begins_when_nothing_more_arrives_or_as_many_came_as_before(loop: DueCalls) -> None:

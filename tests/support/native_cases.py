@@ -232,6 +232,31 @@ def _lines(chance: random.Random) -> Words:
     return (bytes(chance.choices(b"\n\r a", k=chance.choice((0, 1, 63, 64, 65, 300)))),)
 
 
+def _adjacent(chance: random.Random) -> Words:
+    """Return offsets, the sizes between them, mostly, and what is added to each size."""
+    offsets, overhead = _offsets(chance), chance.choice((0, 1, 10))
+    ends = array("Q", offsets[1:]) + array("Q", [last + 99 for last in offsets[-1:]])
+    sizes = array("I", [max(end - offset - overhead, 0) for offset, end in zip(offsets, ends, strict=True)])
+    if sizes and not chance.randrange(4):
+        sizes[chance.randrange(len(sizes))] += 1
+    return offsets, columns.narrowed(sizes), overhead
+
+
+def _anchored(chance: random.Random) -> Words:
+    """Return anchors with sizes, and two positions; those of nothing if the messages are not adjacent."""
+    offsets, sizes, overhead = _adjacent(chance)
+    anchors = anchor_offsets(offsets, sizes, overhead)
+    if anchors is None:
+        anchors, sizes = b"", array("I")
+    positions = sorted((chance.randrange(len(sizes) + 1), chance.randrange(len(sizes) + 1)))
+    return (array("I", anchors), sizes, overhead, *positions)
+
+
+def _summed(anchors: array[int], sizes: array[int], overhead: int, start: int, stop: int) -> bytes:
+    places = columns.AdjacentOffsets(anchors.tobytes(), sizes, overhead)
+    return array("I", [places[at] for at in range(start, stop)]).tobytes()
+
+
 def _tallied(chance: random.Random) -> Words:
     count, top = chance.choice((0, 1, 20)), chance.choice((1, 9, 5000))
     sids = array(
@@ -311,6 +336,13 @@ def split_offsets(offsets: array[int]) -> tuple[bytes, bytes] | None:
     if any(not 0 <= offset - block[0] < 1 << 16 for block in blocks for offset in block):
         return None
     return offsets[::16].tobytes(), array("H", [offset & 0xFFFF for offset in offsets]).tobytes()
+
+
+def anchor_offsets(offsets: array[int], sizes: array[int], overhead: int) -> bytes | None:
+    """Return every 16th offset, None unless each of the 15 after it is the sum of its predecessor's offset and size."""
+    steps = enumerate(pairwise(offsets), 1)
+    near = all(at % 16 == 0 or after - before == sizes[at - 1] + overhead for at, (before, after) in steps)
+    return offsets[::16].tobytes() if near and len(sizes) == len(offsets) else None
 
 
 def narrow(column: array[int]) -> bytes | None:
@@ -741,6 +773,8 @@ CASES: Final = {
     "narrow": Case(_column, same_as(narrow)),
     "split_offsets": Case(lambda chance: (_offsets(chance),), same_as(split_offsets)),
     "join_offsets": Case(_parted, same_as(_joined)),
+    "anchor_offsets": Case(_adjacent, same_as(anchor_offsets)),
+    "sum_offsets": Case(_anchored, same_as(_summed)),
     "tally": Case(_tallied, same_as(_tally)),
     "above": Case(_counted, same_as(spec(bulk._above_in))),
     "order": Case(lambda chance: _moved(chance)[:1], same_as(_bytes_of(spec(bulk.order_of)))),

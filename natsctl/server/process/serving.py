@@ -21,7 +21,6 @@ import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
@@ -293,11 +292,6 @@ def pause_and_batch(duration_s: float, clients: int) -> tuple[float, int]:
     return SHORTEST_PAUSE_S, max(round(SHORTEST_PAUSE_S / pause), 1)
 
 
-WARM_UP_S: Final = 3.0
-"""Time from the start until a server imports modules for later use; a shorter-lived one never does."""
-NEEDED_BY_SYSTEM: Final = "natsctl.server.system.answers"
-NEEDED_BY_ARCHIVES: Final = ("natsctl.jetstream.endpoints.snapshot", "natsctl.jetstream.endpoints.restore")
-
 ECHO_S: Final = 0.25
 """A signal this soon after the first is the same one: wrappers such as `timeout` send it to us and to our group."""
 
@@ -347,7 +341,6 @@ class ServingProcess:
         self._files: list[Path] = []
         self._stopping: asyncio.Event | None = None
         self._lame_duck: asyncio.Task[None] | None = None
-        self._warming: asyncio.Future[None] | None = None
         self._manager = ServiceManager()
 
     async def serve(self) -> int:
@@ -371,7 +364,6 @@ class ServingProcess:
         self._server.end = self._stop
         announce_listeners(self._log, self._server)
         self._manager.ready("Server is ready")
-        asyncio.get_running_loop().call_later(WARM_UP_S, self._warm_up)
         await self._stopping.wait()
         self._log.info("Initiating Shutdown...")
         self._manager.stopping("Writing pending data and closing connections")
@@ -400,11 +392,6 @@ class ServingProcess:
         await asyncio.gather(starting, return_exceptions=True)
         self._log.info("Server Exiting..")
         return False
-
-    def _warm_up(self) -> None:
-        """Import modules for later in another thread: it takes 0.1 s, on a busy machine a second."""
-        modules = [NEEDED_BY_SYSTEM, *(NEEDED_BY_ARCHIVES if self._options.jetstream else ())]
-        self._warming = asyncio.get_running_loop().run_in_executor(None, _import_all, modules)
 
     # Files
 
@@ -507,8 +494,3 @@ class ServingProcess:
                 self._write_ports_file()
             except StorageError as error:
                 self._log.error(str(error))
-
-
-def _import_all(modules: Sequence[str]) -> None:
-    for module in modules:
-        import_module(module)

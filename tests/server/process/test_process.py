@@ -380,7 +380,7 @@ def test_what_is_configured_is_loaded_before_the_first_client(
     if what == "leaf nodes":
         others -= {"natsctl.server.tls.listener", "natsctl.server.websocket.protocol"}  # the listener is made of it
     assert found_in(loaded, sorted(others - set(needed))) == []
-    assert found_in(loaded, ARCHIVES) == [], "a thread imports them later, or the first request for one"
+    assert found_in(loaded, ARCHIVES) == [], "the first request for one imports them"
 
 
 class Receiver:
