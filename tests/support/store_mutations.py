@@ -104,10 +104,10 @@ MUTATIONS: Final = Mutations(
     timed_flag_forgotten_at_start=(frame, "TIMED", 0),
     index_without_checksum=("natsctl.store.index_file", "crc32", lambda data: 0),
     index_of_another_segment_believed=("natsctl.store.index_file", "_speaks_of", lambda *_: True),
-    superseded_segment_kept=(fsck, "superseded", lambda *_: False, 69),
+    superseded_segment_kept=(fsck, "superseded", lambda *_: False, 95),
     compressed_erasure_skipped=(FileCommit, "_erase_in_copy", do_nothing, 7),
     time_of_an_emptied_stream_kept=(StreamStore, "_in_order", lambda self, ts_ns, seq: max(ts_ns, self.last_ts_ns)),
-    earlier_generation_accepted=(fsck, "_judge_marks", do_nothing, 24),
+    earlier_generation_accepted=(fsck, "_judge_marks", do_nothing, 125),
     removed_messages_repaired=(recovery, "_take_records", do_nothing),
     journal_not_repaired=(recovery, "_records", lambda *_: []),
     repair_loses_the_last_sequence=(StreamStore, "skip_to", do_nothing, 5),
@@ -233,7 +233,7 @@ def compressed_blocks_off_by_one() -> Patch:
     return mock.patch.object(packed.PackedFile, "stored", stored)
 
 
-@MUTATIONS.planted(473)
+@MUTATIONS.planted(416)
 def name_of_a_refused_segment_not_synced() -> Patch:
     write = FileCommit._write_records_only
 

@@ -108,9 +108,9 @@ class Session:
             self._live(draw_plan(self._faults))
         self._disk.plan = no_faults
         self._open()
+        self.report["packed_files"] += len(self._unpacked())
         self._settle()
         self._ledger.judge(self._store.streams, {})
-        self.report["packed_files"] = len(self._unpacked())
         self._store.close()
         self._disk.kill()
         self.report["disk_faults"] = self._disk.faults
@@ -123,6 +123,7 @@ class Session:
         try:
             self._disk.plan = plan if self._faults.random() < 0.3 else no_faults
             self._open()
+            self.report["packed_files"] += len(self._unpacked())
             self._disk.plan = plan
             for _ in range(self._work.randint(10, 200)):
                 self.report["operations"] += 1

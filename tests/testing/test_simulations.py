@@ -17,13 +17,13 @@ Simulate = Callable[[int], Report]
 SESSIONS: dict[str, tuple[Simulate, int, int, dict[float, str]]] = {
     "store": (
         simulate, 10, 80,
-        {0.25: "disk_faults packed_files", 0.5: "disk_image_checks repaired completed",
+        {0.25: "disk_faults", 0.5: "disk_image_checks packed_files repaired completed",
          1: "kills power_losses erasures",
          50: "acks"},
     ),
     "encrypted": (
         simulate_encrypted, 8, 60,
-        {0.1: "packed_files", 0.25: "disk_faults", 0.5: "disk_image_checks", 1: "kills power_losses erasures",
+        {0.25: "disk_faults packed_files", 0.5: "disk_image_checks", 1: "kills power_losses erasures",
          50: "acks"},
     ),
     "engine": (
