@@ -118,12 +118,7 @@ class BlockingConnection:
         if self._rest:
             data, self._rest = self._rest, b""
             return data
-        wire = self._open_wire()
-        wire.settimeout(max(timeout_s, _SHORTEST_S))
-        data = wire.recv(max_bytes)
-        if not data:
-            raise ConnectionError("the server closed the connection")
-        return data
+        return self._received(lambda wire: wire.recv(max_bytes), timeout_s)
 
     def read_into(self, room: memoryview, timeout_s: float) -> int:
         """Receive bytes into `room` and return their number; raises as `read`."""
@@ -131,9 +126,12 @@ class BlockingConnection:
             data, self._rest = self._rest[: len(room)], self._rest[len(room) :]
             room[: len(data)] = data
             return len(data)
+        return self._received(lambda wire: wire.recv_into(room), timeout_s)
+
+    def _received(self, receive: Callable[[_socket.socket], T], timeout_s: float) -> T:
         wire = self._open_wire()
         wire.settimeout(max(timeout_s, _SHORTEST_S))
-        received = wire.recv_into(room)
+        received = receive(wire)
         if not received:
             raise ConnectionError("the server closed the connection")
         return received

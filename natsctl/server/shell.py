@@ -319,7 +319,7 @@ class Shell:
             if not connection.transport.is_closing():
                 try:
                     connection.shake_hands(data)
-                except Exception as error:
+                except Exception as error:  # one connection's fault must not keep the others waiting
                     self.fault("a handshake", error)
                     connection.transport.abort()
         if waiting:
