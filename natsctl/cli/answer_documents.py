@@ -137,7 +137,6 @@ def shared_fields(kind: BucketKind, answer: Answer[Any]) -> dict[str, Any]:
 
 
 def either(name: str, doc: str, *kinds: type[Struct]) -> type[Struct]:
-    """Return a type with the fields of all the given ones, all of them optional."""
     fields: dict[str, Any] = {}
     for kind in kinds:
         for one in structs.fields(kind):

@@ -95,7 +95,6 @@ def config_in(document: Mapping[str, Any], path: str, model: type[Model]) -> dic
 
 
 def own_metadata(metadata: Mapping[str, str]) -> dict[str, str]:
-    """Return the metadata without the keys that the server keeps there."""
     return {key: value for key, value in metadata.items() if not key.startswith(SERVER_METADATA)}
 
 
@@ -164,7 +163,6 @@ class Edits(NamedTuple):
     interactive: Annotated[bool, Option("--interactive", "-i", help="edit the configuration in $EDITOR")] = False
 
     def check(self) -> None:
-        """Raise UsageError for flags that exclude each other."""
         if self.replace and not self.config:
             raise UsageError("--replace needs --config FILE")
 
@@ -217,8 +215,6 @@ class AssetEdit(NamedTuple):
     unset: Sequence[str] = ()
 
     def send(self, session: Session, live: Answer[Any], wanted: Config, *, force: bool, json: bool) -> None:
-        """Show the differences, ask for confirmation, and send the whole configuration."""
-
         def update() -> Answer[Any]:
             return session.ask(self.update, changes=True)
 
@@ -261,7 +257,6 @@ def create_asset(
 
 
 def check_given(session: Session, change: object, hint: str) -> None:
-    """Raise UsageError with a hint if a user at a terminal gave no change."""
     if session.interactive and not change:
         raise UsageError("nothing to change was given", hint=hint)
 
@@ -403,7 +398,6 @@ def _editor() -> list[str]:
 
 
 def _document(config: Config) -> Config:
-    """Return the configuration with readable durations and sizes, without the server's own metadata."""
     document = {key: _words(key, value) for key, value in config.items()}
     if isinstance(document.get("metadata"), dict):
         document["metadata"] = {k: v for k, v in document["metadata"].items() if not k.startswith(SERVER_METADATA)}
@@ -519,8 +513,6 @@ class FlagDialogue:
         check: Callable[[Any], None] | None = None,
         required: bool = False,
     ) -> Any:
-        """Return the answer to a question about a flag, without using it."""
-
         def read(answer: str) -> Any:
             value = self._flags[name].kind.read(answer)
             if check is not None:

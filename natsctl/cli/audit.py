@@ -84,7 +84,6 @@ class Parts(NamedTuple):
 
     @property
     def selection(self) -> Selection:
-        """Return the parts. Raises UsageError for a length of CPU profiles that servers refuse."""
         from natsctl.client.audit.gather import MAX_CPU_PROFILE_NS, Selection
 
         if self.server_profiles and not 0 < self.cpu_profile_duration <= MAX_CPU_PROFILE_NS:

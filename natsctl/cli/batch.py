@@ -107,7 +107,6 @@ def _opened(file: str, reason: str) -> Iterator[IO[bytes]]:
 
 
 def read_lines(source: IO[bytes]) -> Iterator[BatchLine]:
-    """Yield the command lines that are not empty, as they arrive."""
     number, begun, length, parts = 0, 0, 0, list[str]()
     while raw := source.readline(MAX_LINE_BYTES + 1):
         number += 1
@@ -175,7 +174,6 @@ def _result(host: CommandHost, line: BatchLine, outcome: CommandOutcome) -> Batc
 
 
 def _embedded(printed: bytes, *, per_line: bool) -> Any:
-    """Return the printed JSON document, list of documents, or text."""
     if not printed:
         return None
     try:

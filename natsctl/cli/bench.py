@@ -147,7 +147,6 @@ def bench(
 
 
 def load_of(kind: str, given: Given, subject: str) -> Load:
-    """Return the load that the flags describe; raises UsageError for flags that exclude each other."""
     from natsctl.cli.messaging.bodies import check_target
 
     fields: dict[str, Any] = {"kind": kind}

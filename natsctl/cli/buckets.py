@@ -71,7 +71,6 @@ def check_key_or_all(argument: str, given: str | None, whole: bool, doing: str) 
 
 @contextmanager
 def suggesting_in_bucket(session: Session) -> Iterator[None]:
-    """Add a suggestion to errors about a bucket, key or object that does not exist."""
     try:
         yield
     except NatsctlError as failure:
@@ -150,7 +149,6 @@ def _document(kind: BucketKind, answer: Answer[Any]) -> AnyBucket:
 
 
 def show_bucket(kind: BucketKind, answer: Answer[Any], json: bool, done: str = "") -> None:
-    """Show the bucket that an answer describes, below a line about the change."""
     if json:
         output.emit_json(_document(kind, answer))
         return
@@ -223,7 +221,6 @@ def report_missing(bucket: str, json: bool, **held: str | None) -> None:
 
 
 def compressed(config: Config, value: bool) -> None:
-    """Turn compression of new data on or off."""
     config["compression"] = "s2" if value else "none"
 
 

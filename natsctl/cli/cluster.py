@@ -141,8 +141,6 @@ def _check_name(name: str) -> None:
 
 
 def _check_same(layout: Layout, folder: Path, nodes: int, name: str, port: int | None) -> None:
-    """Raise ConflictError where the folder has another cluster than the one that is asked for."""
-
     there = f"{folder} has the cluster {layout.name} of {plural(len(layout.nodes), 'server')}"
     if len(layout.nodes) != nodes or layout.name != name:
         words = f"--nodes {len(layout.nodes)} --name {layout.name}"

@@ -57,7 +57,6 @@ _FILES = ("creds", "nkey", "cert", "key", "ca")
 
 
 def render_context(document: Mapping[str, Any]) -> Page:
-    """Return the page of a context, as `-j` shows it, with a note on files that do not exist."""
     chosen = " (selected)" if document["selected"] else ""
     page = Page(f"Context {safe(document['name'])}{chosen}")
     rows = page.section()
@@ -80,7 +79,6 @@ def _value(key: str, value: str) -> str:
 
 
 def reached(server: Mapping[str, Any] | None, fault: str) -> str:
-    """Return a line about the server of a connection, or the reason for its failure."""
     if server is None:
         return safe(fault)
     return safe(f"{server['server_name']} {server['version']} at {server['url']}, {duration(server['rtt'])}")
@@ -121,7 +119,6 @@ def of_user() -> Contexts:
 
 
 def known(contexts: Contexts, name: str) -> str:
-    """Return the name, if there is such a context; raises ContextNotFoundError with a suggestion."""
     if not contexts.exists(name):
         from natsctl.cli.framework.resolve import did_you_mean
 
@@ -132,7 +129,6 @@ def known(contexts: Contexts, name: str) -> str:
 
 
 def current(session: Session, contexts: Contexts) -> str:
-    """Return the context that a command would use by default, "" without one."""
     return session.options.context or os.environ.get("NATS_CONTEXT", "") or contexts.selected()
 
 
@@ -169,13 +165,11 @@ def show(contexts: Contexts, name: str, *, json: bool, show_secrets: bool = Fals
 
 
 def warn_overridden() -> None:
-    """Warn on stderr of variables that win over every context."""
     if names := overriding(os.environ):
         output.note(f"warning: the environment overrides contexts: {', '.join(names)}")
 
 
 def picked(session: Session, contexts: Contexts, given: str | None) -> str:
-    """Return the context that was given, or that the user picks. Raises UsageError without a terminal."""
     if given:
         return known(contexts, given)
     if not session.interactive:

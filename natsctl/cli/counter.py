@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 
 def render_counter(counter: Counter) -> Page:
-    """Return a counter's value, its last change, and the totals of the streams that it sources."""
     page = Page(f"Counter {safe(counter.subject)}")
     top = page.section()
     top.row("Subject", safe(counter.subject))

@@ -488,7 +488,6 @@ def discard(
 
 
 def _one_or_all(session: Session, stream: str | None, every: bool) -> str:
-    """Return the stream, or `*` with --all. Raises UsageError for both."""
     if every and stream:
         raise UsageError("--all and STREAM exclude each other")
     return EVERY_STREAM if every else pick_stream(session, stream)

@@ -103,7 +103,6 @@ def matching(match: str, errors: Sequence[KnownError]) -> list[KnownError]:
 
 
 def ordered(found: list[KnownError], order: str, *, reverse: bool) -> list[KnownError]:
-    """Return the errors sorted by one of ORDERS or its prefix; raises UsageError."""
     named = next((name for name in ORDERS if order and name.startswith(order.lower())), None)
     if named is None:
         raise UsageError(f"cannot sort by {order!r}: there are {', '.join(ORDERS)}")
@@ -129,7 +128,6 @@ class Definition(Model, kw_only=True):
     deprecates: str = ""
 
     def faults(self) -> list[str]:
-        """Return everything that the generator of nats-server would refuse."""
         checks = (
             (
                 re.fullmatch(r"\{[^}]+\}", self.description) and not self.comment,
@@ -156,7 +154,6 @@ class Checked(Model, kw_only=True):
 
 
 def read_definitions(file: str) -> list[dict[str, object]]:
-    """Return the objects of an errors.json, keys that are unknown here included. Raises UsageError."""
     with as_usage_error(file):
         definitions = json.loads(Path(file).read_text(encoding="utf-8"))
     if not isinstance(definitions, list) or not all(isinstance(one, dict) for one in definitions):

@@ -53,7 +53,6 @@ class EventPrinter:
             output.note(f"Listening for {kind} on {safe(subject)}")
 
     async def show(self, manager: Manager, number: int, message: Message) -> bool:
-        """Show one event; return False if the filter rejects it."""
         event = parse_event(message.body)
         if not self._filter.passes(message.body, event):
             return False

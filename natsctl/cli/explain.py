@@ -83,7 +83,6 @@ def _explain(
 
 
 def explanation_page(explanation: Explanation) -> Page:
-    """Return the verdict first, then its evidence, further causes and the other checks."""
     from natsctl.cli.render.page import Page
 
     page = Page(f"{safe(explanation.about)}: {safe(explanation.verdict)}")

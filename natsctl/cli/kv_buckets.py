@@ -288,7 +288,6 @@ def _remove_key(
 
 
 def _present(session: Session, bucket: KeyValueBucket, key: str, missing_ok: bool, json: bool) -> Entry | None:
-    """Return the value of the key; None for a missing key with --missing-ok. Raises KeyNotFoundError."""
     try:
         return session.run(lambda _: bucket.get(key, fresh=True))
     except KeyNotFoundError:

@@ -78,7 +78,6 @@ def step_down(session: Session, asset: ClusterAsset, preferred: str, wait: float
 def _hand_over(
     session: Session, asset: ClusterAsset, preferred: str, wait_s: float, *, quiet: bool
 ) -> tuple[Info, Info]:
-    """Return the information before and after a step-down. Raises with a suggestion."""
     announce = None if quiet else announce_step_down
     with suggesting(session, asset.stream, asset.consumer):
         before, after = session.run(lambda manager: asset.hand_over(manager, preferred, wait_s, announce))
@@ -119,7 +118,6 @@ def balance_leaders(
 
 
 def _announce_groups(infos: Mapping[ClusterAsset, Info]) -> None:
-    """Log how many leaders each server of a cluster would have if they were spread evenly."""
     by_cluster: dict[str, list[Info]] = {}
     for info in infos.values():
         if name := (info.get("cluster") or {}).get("name"):

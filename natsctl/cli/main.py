@@ -59,7 +59,6 @@ def _leave(code: int) -> NoReturn:
 
 
 def run(words: list[str]) -> int:
-    """Run one command line and return its exit code; its output was written to stdout and stderr."""
     try:
         code = dispatch(words)
         sys.stdout.flush()

@@ -157,7 +157,6 @@ def _between(
     *,
     quiet: bool,
 ) -> MigrationReport:
-    """Return the result of work between two servers, each connected to by its context."""
     import asyncio
 
     targets = [_target(session, text) for text in (origin, destination)]

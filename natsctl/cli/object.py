@@ -397,7 +397,6 @@ def _remove_object(
 
 
 def _present(session: Session, bucket: ObjectBucket, name: str, missing_ok: bool, json: bool) -> StoredObject | None:
-    """Return the object; None if it does not exist and --missing-ok is set. Raises ObjectNotFoundError."""
     try:
         return session.run(lambda _: bucket.info_of(name, fresh=True, damaged=True))
     except ObjectNotFoundError:

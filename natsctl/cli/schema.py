@@ -107,7 +107,6 @@ class Documents:
 
     @staticmethod
     def judge(document: Any) -> Verdict:
-        """Return the verdict about a parsed JSON document, by the rules of servers too."""
         from natsctl.desired.documents import read_text_documents
 
         _, faults = read_text_documents(json_text.dumps(document), "the document", os.environ)
@@ -146,7 +145,6 @@ _EVERYWHERE = ("schema:Failed", "schema:DryRun", "schema:Names")
 
 
 def kinds_of(answer: str) -> list[tuple[str, str]]:
-    """Return the ids of the types in a verb's `answer`, each with its `[]` or `*`."""
     return [(_id(bare := one.rstrip("[]*")), one[len(bare) :]) for one in answer.split("|") if one]
 
 
@@ -166,7 +164,6 @@ def _type(bare: str) -> Any:
 
 
 def _id(bare: str) -> str:
-    """Return the id of a type by its name in an `answer`."""
     module, colon, name = bare.rpartition(":")
     if not colon:
         tag = _tag(_type(bare))

@@ -58,7 +58,6 @@ def render_services(found: Sequence[ServiceInfo], service: str) -> Table:
 
 
 def render_stats(found: Sequence[ServiceStats], service: str) -> Table:
-    """Return a row for each endpoint of each instance, and their sums."""
     rows: list[Sequence[str]] = []
     every = [endpoint for instance in found for endpoint in instance.endpoints]
     for instance in found:

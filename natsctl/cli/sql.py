@@ -199,7 +199,6 @@ class SparkQueries:
         self._known: tuple[SparkSession, Queries] | None = None
 
     def check(self, text: str) -> None:
-        """Raise UsageError and NotFoundError for faults that are found without Spark."""
         from natsctl.cli.framework.resolve import did_you_mean
         from natsctl.spark.session.connect import remote_for
         from natsctl.spark.sql_queries import check_changes_nothing, check_form, check_named

@@ -242,7 +242,6 @@ def columns_of(subs: bool) -> tuple[TopColumn, ...]:
 
 
 def render_top(view: TopView, *, raw: bool = False, subs: bool = False, sort: str = "") -> RenderableType:
-    """Return the server's lines above the table of its connections."""
     from rich.console import Group
     from rich.text import Text
 
@@ -277,7 +276,6 @@ def server_lines(view: TopView, raw: bool = False) -> list[str]:
 
 
 def top_csv(view: TopView, delimiter: str, *, raw: bool, subs: bool) -> str:
-    """Return the connections, a line for each below the titles; numbers are plain."""
     out = io.StringIO()
     lines = csv.writer(out, delimiter=delimiter, lineterminator="\n")
     columns = columns_of(subs)

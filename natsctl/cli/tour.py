@@ -86,7 +86,6 @@ def _arguments(line: str) -> tuple[list[str], str | None]:
 
 
 def _check(step: TourLine, status: int, output: str) -> None:
-    """Raise NatsctlError unless the step ended and printed as the scenario expects."""
     if status != step.exit_code:
         raise NatsctlError(f"exit status {status}, not {step.exit_code}: {step.line}")
     missing = [text for text in step.shows if text not in output]
@@ -114,11 +113,9 @@ class _RunningCommand:
         self._listening.set()
 
     def wait_listening(self) -> None:
-        """Wait until the command has reported that it listens, or has ended."""
         self._listening.wait(STEP_WITHIN_S)
 
     def collect(self) -> tuple[int, str]:
-        """Return the exit status and output, once the command has ended by itself."""
         try:
             status = self._process.wait(STEP_WITHIN_S)
         except subprocess.TimeoutExpired:
@@ -151,7 +148,6 @@ class Tour:
         ]
 
     def run(self) -> None:
-        """Run every chapter; raises NatsctlError at the first failed step."""
         for number, chapter in enumerate(self._chapters, 1):
             print(f"\n── {number}. {chapter.title} ".ljust(100, "─"), flush=True)
             for step in chapter.steps:
@@ -227,7 +223,6 @@ def _folder(keep: Path | None) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def _server(folder: Path) -> Iterator[str]:
-    """Run a temporary embedded server below the tour's folder."""
     if sys.platform == "win32":
         raise server_missing()
     from natsctl.server.embedded import EmbeddedServer

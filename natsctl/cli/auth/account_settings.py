@@ -95,7 +95,6 @@ class Removed(msgspec.Struct):
 
 
 def store_account(session: Session, store: NscStore, account: ManagedAccount) -> None:
-    """Sign an account, and save its operator's store; raises DryRunError in a dry run."""
     account.sign()
     save(session, store, account.operator)
 
@@ -208,7 +207,6 @@ def _asked_limits(given: Given) -> Given:
 
 
 def _check_jetstream(given: Given, *, enabled: bool) -> None:
-    """Raise UsageError for limits of JetStream if the account has no JetStream."""
     about = [flag.name for flag in _JETSTREAM if flag.name in given]
     if about and not given.get("--jetstream", enabled):
         raise UsageError(f"{about[0]} needs --jetstream")
@@ -337,7 +335,6 @@ async def _pushed(manager: Manager, account: ManagedAccount) -> tuple[list[Serve
 
 
 def refusal(answer: ServerAnswer) -> str:
-    """Return the reason why a server has not taken an account, or "" if it did."""
     if answer.failure is not None:
         return str(answer.failure)
     code = answer.data.get("code")
@@ -369,7 +366,6 @@ def query(
 
 
 async def _looked_up(manager: Manager, subject: str) -> str:
-    """Return the JWT that a server has of an account, "" for none; raises SystemAccountRequiredError."""
     from natsctl.client.system.system_account import SystemAccountRequiredError
 
     where = f"$SYS.REQ.ACCOUNT.{subject}.CLAIMS.LOOKUP"

@@ -150,7 +150,6 @@ def _asked_role(session: Session) -> str:
 
 
 def _picked(session: Session, account: ManagedAccount, name: str | None, word: str) -> str:
-    """Return the public signing key of a name or role, or of the user's choice."""
     if name is None:
         if not account.scopes:
             raise UsageError(f"account {account.name} has no signing keys")
@@ -187,7 +186,6 @@ def ls(session: Session, chosen: AccountFlags, json: Json = False) -> None:
 
 
 def _counts(scope: Document | None) -> tuple[str, str, str]:
-    """Return the limit of subscriptions, and the numbers of rules for both directions."""
     if scope is None:
         return "", "", ""
     template = scope.get("template") or {}

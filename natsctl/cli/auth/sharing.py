@@ -45,7 +45,6 @@ Commands = tuple[Any, Any, Any, Any]
 
 
 def _named(operator: Operator, subject: str) -> str:
-    """Return the name of an account of the operator, else its public key."""
     return next((account.name for account in operator.accounts if account.subject == subject), subject)
 
 
@@ -282,7 +281,6 @@ def import_add(
 
 
 def _source(session: Session, account: ManagedAccount, source: str | None) -> str:
-    """Return the public key of the account to import from, possibly not in the store."""
     from natsctl.client.auth.keys import kind_of
 
     names = sorted(one.name for one in account.operator.accounts)

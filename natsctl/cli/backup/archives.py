@@ -152,7 +152,6 @@ def show_stored(stream: str, message: ArchivedMessage, raw: bool, json: bool) ->
 
 
 def _text_of(stream: str, message: ArchivedMessage, subject: str) -> str:
-    """Return the message as text: a heading, its headers, its body, an empty line."""
     from natsctl.api.times import format_time
     from natsctl.cli.render.message import render_headers
     from natsctl.cli.render.streams import render_item
@@ -220,7 +219,6 @@ def validate(
 
 
 def _judge(paths: list[Path], *, bar: bool, quiet: bool) -> list[Verdict]:
-    """Return the results; a bar shows the progress over the size of all files."""
     sizes = [_size(path) for path in paths]
     verdicts, before = [], 0
     with shown("Verifying", sum(sizes), bar=bar, quiet=quiet) as tracker:

@@ -102,7 +102,6 @@ BOUNDS: Final = (
 
 
 def selection_of(given: Given) -> MessageSelection:
-    """Return the messages that the flags select. Raises UsageError for bounds in the wrong order."""
     from natsctl.client.backup.selection import MessageSelection
 
     low, high = given.get("--seq", (0, 0))

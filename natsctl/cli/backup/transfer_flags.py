@@ -48,7 +48,6 @@ PARALLEL = 4
 
 
 def read_size(flag: str, text: str | None) -> int:
-    """Return the bytes that a flag gives, 0 without it. Raises UsageError."""
     if text is None:
         return 0
     try:

@@ -79,17 +79,14 @@ def _filled(table: dict[str, Line], target: BrowseTarget) -> list[str]:
 
 
 def delete_line(target: BrowseTarget) -> list[str]:
-    """Return the command line that deletes an entry, nothing if it cannot be deleted."""
     return _filled(_DELETES, target)
 
 
 def replay_line(target: BrowseTarget) -> list[str]:
-    """Return the command line that publishes the message of a dead letter again, nothing for another entry."""
     return _filled(_REPLAYS, target)
 
 
 def edit_line(target: BrowseTarget) -> list[str]:
-    """Return the command line that edits an entry in the user's editor, nothing if it cannot be edited."""
     return _filled(_EDITS, target)
 
 
@@ -99,7 +96,6 @@ def typed_word(target: BrowseTarget) -> str:
 
 
 def publish_line(target: BrowseTarget) -> str:
-    """Return the beginning of a command line that publishes a message, or puts a key or an object."""
     if target.kind in ("kv", "key"):
         bucket, key = (target.name, "") if target.kind == "kv" else (target.stream, target.name)
         return f"kv put {shlex.quote(bucket)} {shlex.quote(key) + ' ' if key else ''}"
@@ -122,7 +118,6 @@ def needed_consent(output: str) -> NeededConsent | None:
 
 
 def leading_options(options: GlobalOptions, left_out: Container[str] = _FOR_PROCESS) -> list[str]:
-    """Return the arguments of the global options that were given."""
     arguments: list[str] = []
     for flag in GLOBAL_FLAGS:
         value = getattr(options, flag.field)
@@ -141,14 +136,12 @@ class CommandRunner:
         self._url = url
 
     def arguments(self, line: Sequence[str]) -> list[str]:
-        """Return the arguments of a process that runs `natsctl` with these."""
         shared = leading_options(self.options, _LEFT_OUT)
         if self.read_only and "--dry-run" not in shared:
             shared.append("--dry-run")
         return [sys.executable, "-m", "natsctl", *shared, *line]
 
     def environment(self, columns: int = 80) -> dict[str, str]:
-        """Return the environment of such a process."""
         options = {name: str(getattr(self.options, name)) for name in _SECRETS if getattr(self.options, name)}
         left = dict(os.environ)
         if any(name in options for name in _LOGIN):
@@ -189,13 +182,11 @@ class CommandRunner:
                     await process.wait()
 
     async def output_of(self, line: Sequence[str], columns: int = 80) -> tuple[int, str]:
-        """Return the exit status of a command line and its output."""
         parts: list[str] = []
         status = await self.run(line, parts.append, columns)
         return status, "".join(parts)
 
     def run_in_terminal(self, line: Sequence[str]) -> int:
-        """Run a command line in this terminal, and return its exit status."""
         import subprocess
 
         return subprocess.run(self.arguments(line), env=self.environment(), check=False).returncode

@@ -137,7 +137,6 @@ class BrowseApp(App[None]):
         self._show()
 
     def on_resize(self) -> None:
-        """Lay the pages out again."""
         self.set_class(self.size.width >= WIDE, "wide")
         self.call_after_refresh(self._show)
 
@@ -148,7 +147,6 @@ class BrowseApp(App[None]):
             self.set_timer(0.02, self._show)
 
     def note(self, text: str) -> None:
-        """Show a notice in the status line for a while."""
         self._notice, self._notice_s = text, self.catalog.clock()
         self.changed()
 
@@ -186,7 +184,6 @@ class BrowseApp(App[None]):
                     self.work(self._refresh, "facts")
 
     async def _refresh(self) -> None:
-        """Ask for the facts of the rows on the screen."""
         names, rows = self.selection.names, self.query_one("#names", RowList)
         first = int(rows.scroll_offset.y)
         shown = names[first : first + max(1, rows.size.height)]
@@ -245,7 +242,6 @@ class BrowseApp(App[None]):
     # -- data of the right side
 
     def _select_rows(self) -> None:
-        """Begin to read the list on the right."""
         stream, content = self.selection.stream, self.selection.tab.content
         self.selection.choose_consumers()
         if content in ("messages", "objects") and stream:
@@ -413,7 +409,6 @@ class BrowseApp(App[None]):
             self.choose(names[cursor])
 
     def choose(self, name: str) -> None:
-        """Select an entry of the list on the left."""
         if name == self.selection.name:
             return
         self.selection.name = name
@@ -509,7 +504,6 @@ class BrowseApp(App[None]):
         self.show_tab((tabs.index(self.selection.tab) + step) % len(tabs))
 
     def show_tab(self, index: int) -> None:
-        """Show a page of the selected entry."""
         was_left = self._is_left()
         self.selection.show_tab(index)
         self._close_page()
@@ -538,7 +532,6 @@ class BrowseApp(App[None]):
         self._page_title, self._shown_text = "", "\0"
 
     async def action_back(self) -> None:
-        """Go back: from a page above, a message, the right side, a filter."""
         if self._page_title:
             self._close_page()
             self._show()
@@ -555,7 +548,6 @@ class BrowseApp(App[None]):
     # -- the line at the bottom
 
     def action_filter(self) -> None:
-        """Ask for a filter of the list that has the focus."""
         prompt = self.query_one("#prompt", PromptLine)
         if not self._is_left() and self.selection.tab.content == "messages" and self.selection.stream:
             prompt.ask(
@@ -568,16 +560,13 @@ class BrowseApp(App[None]):
             prompt.ask("filter", self.selection.name_filter, "part of a name")
 
     def action_command(self) -> None:
-        """Ask for a command line."""
         self.query_one("#prompt", PromptLine).ask("natsctl", "", "stream ls", ())
 
     def action_sequence(self) -> None:
-        """Ask for a sequence to go to."""
         if self.selection.tab.content == "messages":
             self.query_one("#prompt", PromptLine).ask("sequence", "", "the sequence of a message")
 
     def action_open_name(self) -> None:
-        """Ask for the name of an entry."""
         self.query_one("#prompt", PromptLine).ask("open", "", f"the name of a {self.selection.section.noun.lower()}")
 
     @on(PromptLine.LineTyped)
@@ -656,7 +645,6 @@ class BrowseApp(App[None]):
         self.push_screen(HelpScreen(notes))
 
     def action_follow(self) -> None:
-        """Follow new messages, or stop."""
         if self.selection.tab.content != "messages":
             self._go_to_tab("messages")
         if self._pages is None or self.selection.tab.content != "messages":
@@ -711,7 +699,6 @@ class BrowseApp(App[None]):
         return None
 
     def show_page(self, title: str, page: Page) -> None:
-        """Show a page above those of the entry; Esc closes it."""
         self._page_title = title
         width = max(20, self.query_one("#right").content_size.width - 2)
         self._write(self.query_one("#page", ScrolledText), page.text(width, not self.no_color))
@@ -727,7 +714,6 @@ class BrowseApp(App[None]):
         return self.read_only
 
     def action_edit(self) -> None:
-        """Edit the configuration of the selected entry in the user's editor."""
         line = actions.edit_line(self.target())
         if not line:
             self.note("nothing to edit here")
@@ -748,7 +734,6 @@ class BrowseApp(App[None]):
         self._reload()
 
     def _reload(self) -> None:
-        """Ask for everything again, after a change."""
         for section in self.catalog.sections:
             section.expire()
         self._keys_of = ""
@@ -769,12 +754,10 @@ class BrowseApp(App[None]):
             rows.show(len(pages.messages), min(cursor, max(0, len(pages.messages) - 1)))
 
     def action_publish(self) -> None:
-        """Ask for a message to publish, or a value to put."""
         if not self._refuses():
             self.query_one("#prompt", PromptLine).ask("natsctl", actions.publish_line(self.target()), "", ())
 
     def action_replay(self) -> None:
-        """Publish the message of a dead letter again, after a question."""
         line = actions.replay_line(self.selection.target())
         if not line:
             self.note("only dead letters are replayed")
@@ -782,7 +765,6 @@ class BrowseApp(App[None]):
             self.work(self._confirm, "change", line, f"natsctl {shlex.join(line)}", "", "")
 
     def action_delete(self) -> None:
-        """Delete the selected entry, after a question."""
         target = self.target()
         line = actions.delete_line(target)
         if not line:

@@ -29,7 +29,6 @@ class SectionHeads(Static):
     def show(
         self, sections: Sequence[CatalogSection], places: range, active: int, width: int, filters: dict[str, str]
     ) -> None:
-        """Show the titles of some lists."""
         self._first = places.start
         lines = []
         for place in places:
@@ -47,7 +46,6 @@ class SectionHeads(Static):
         self.update(Text("\n").join(lines))
 
     def on_click(self, event: Click) -> None:
-        """Open the list under the mouse."""
         self._choose(self._first + event.y)
 
 
@@ -59,7 +57,6 @@ class TabBar(Static):
         self._choose = choose
 
     def show(self, titles: Sequence[str], active: int, above: str) -> None:
-        """Show the titles, one of them active, or a page above all of them."""
         text = Text(no_wrap=True)
         self._ends: list[int] = []
         for place, title in enumerate(titles):
@@ -71,7 +68,6 @@ class TabBar(Static):
         self.update(text)
 
     def on_click(self, event: Click) -> None:
-        """Open the page under the mouse."""
         place = next((place for place, end in enumerate(self._ends) if event.x < end), None)
         if place is not None:
             self._choose(place)
@@ -90,6 +86,5 @@ def title_line(connection: Connection, read_only: bool, width: int) -> Text:
 
 
 def status_line(notice: str, width: int) -> Text:
-    """Return the last line: a notice and a few keys."""
     text = Text(f" {cut(notice, max(0, width - len(_HINTS) - 3))} ", "bold" if notice else "", no_wrap=True)
     return text.append(_HINTS, "not bold dim")

@@ -83,16 +83,13 @@ class CatalogSection:
         return f"{len(self.names):,}{'' if self.complete else '+'}"
 
     def facts(self, name: str) -> AssetFacts:
-        """Return the facts of an entry, perhaps none yet."""
         return self.known.get(name) or AssetFacts()
 
     @property
     def was_loaded(self) -> bool:
-        """Return whether the names were asked for."""
         return self._loaded_s > 0
 
     def expire(self) -> None:
-        """Have the names asked for again soon."""
         self._loaded_s = min(self._loaded_s, self.catalog.clock() - self.again_s)
 
     def add(self, name: str) -> None:
@@ -123,7 +120,6 @@ class CatalogSection:
         raise NotImplementedError
 
     async def refresh(self, names: Sequence[str]) -> None:
-        """Ask for the facts of entries."""
         for begin in range(0, len(names), AT_ONCE):
             await asyncio.gather(*(self._refresh(name) for name in names[begin : begin + AT_ONCE]))
         self.catalog.changed()
@@ -153,19 +149,15 @@ class CatalogSection:
             facts.counter, facts.noted_s = counter, now_s
 
     def label(self, name: str) -> str:
-        """Return the name as lists show it."""
         return name
 
     async def info_of(self, name: str) -> Any:
-        """Return the server's answer about an entry."""
         raise NotImplementedError
 
     def counter_of(self, info: Any) -> int:
-        """Return the counter that the rate is made of."""
         return 0
 
     def number_of(self, info: Any) -> int:
-        """Return the number that the row shows."""
         return 0
 
 
@@ -250,7 +242,6 @@ class ConsumerSection(CatalogSection):
         return super().count if self.was_loaded or info is None else f"{info.state.consumer_count:,}"
 
     def choose(self, stream: str) -> None:
-        """Show the consumers of another stream."""
         if stream != self.stream:
             self.stream, self.names, self.known, self.complete, self.fault = stream, [], {}, False, ""
             self._loaded_s = 0.0
@@ -301,6 +292,5 @@ class Catalog:
 
     @property
     def sections(self) -> tuple[CatalogSection, ...]:
-        """Return the lists in the order of the screen."""
         assets = (self.streams, self.consumers, self.kv, self.objects)
         return (self.attention, *assets, self.services, self.letters, self.servers)

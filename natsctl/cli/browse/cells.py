@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 
 def column_titles(content: object, width: int, last_seq: int) -> str:
-    """Return the line above a list on the right."""
     match content:
         case "consumers":
             text = f"  {cut('Consumer', width - 30)}{'Pending':>9}{'Unacked':>9}{'Rate/s':>9}"
@@ -31,7 +30,6 @@ def column_titles(content: object, width: int, last_seq: int) -> str:
 
 
 def name_row(section: CatalogSection, name: str, width: int) -> Cells:
-    """Return an entry of a list on the left with its rates and its number."""
     facts, shown = section.facts(name), safe(section.label(name))
     bars = 8 if width >= 40 else 4
     room = max(4, width - bars - 9)
@@ -66,7 +64,6 @@ def key_row(key: str, values: int, width: int) -> Cells:
 
 
 def object_row(message: ArchivedMessage, width: int) -> Cells:
-    """Return an object by the message that describes it."""
     from natsctl.client.object_store import to_object
 
     moment = f"{local(message.ts_ns):%Y-%m-%d %H:%M:%S}"
@@ -100,5 +97,4 @@ def message_row(message: ArchivedMessage, width: int, last_seq: int) -> Cells:
 
 
 def _message_columns(width: int, last_seq: int) -> tuple[int, int]:
-    """Return the columns of sequences and of times."""
     return max(5, len(count(last_seq))), 8 if width < 70 else 23

@@ -19,7 +19,6 @@ _LIGHT_BACKGROUNDS = frozenset(("7", "15"))
 
 
 def read_theme(text: str) -> str:
-    """Return a theme. Raises ValueError."""
     if text not in THEMES:
         raise ValueError(f"expected dark or light, not {text!r}")
     return text
@@ -49,7 +48,6 @@ def background() -> str:
 
 
 async def show_browser(session: Session, manager: Manager, read_only: bool, theme: str) -> None:
-    """Run the application until it ends."""
     import asyncio
     import contextlib
     import signal

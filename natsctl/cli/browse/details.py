@@ -63,7 +63,6 @@ def object_status(info: Any) -> Page:
 
 
 def service_page(instances: list[ServiceStats]) -> Page:
-    """Return the instances of a service and the requests to their endpoints."""
     page = Page(f"Service {safe(instances[0].name)}")
     for instance in instances:
         section = page.section(f"{safe(instance.id)} {safe(instance.version)}, since {when(instance.started)}")
@@ -78,7 +77,6 @@ def service_page(instances: list[ServiceStats]) -> Page:
 
 
 def letter_page(letter: DeadLetter) -> Page:
-    """Return a dead letter with all its advisories."""
     page = Page(f"Message {letter.seq} of Stream {safe(letter.stream)}")
     section = page.section()
     section.row("Consumer", safe(letter.consumer))
@@ -114,7 +112,6 @@ def _without(page: Page, state: Page) -> Page:
 
 
 def message_heading(message: ArchivedMessage, stream: str) -> str:
-    """Return the lines above a body: where the message is, and its headers."""
     subject = safe(message.subject.decode("utf-8", "backslashreplace"))
     lines = [
         f"{safe(stream)} {count(message.seq)}  {subject}",
@@ -126,12 +123,10 @@ def message_heading(message: ArchivedMessage, stream: str) -> str:
 
 
 def message_line(message: ArchivedMessage) -> str:
-    """Return the beginning of a body in one line."""
     return safe(" ".join(message.payload[:256].decode("utf-8", "replace").split()))
 
 
 def message_json(message: ArchivedMessage) -> Any:
-    """Return the body as JSON. Raises ValueError."""
     try:
         return json.loads(message.payload)
     except RecursionError as failure:
@@ -143,7 +138,6 @@ def message_text(message: ArchivedMessage) -> str:
 
 
 def message_hex(message: ArchivedMessage, width: int) -> str:
-    """Return the body as bytes and their characters, 16 in a line, or 8 on a narrow screen."""
     step = 16 if width >= 76 else 8
     lines = []
     for begin in range(0, min(len(message.payload), MAX_BODY // 4), step):

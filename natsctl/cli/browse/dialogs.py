@@ -52,7 +52,6 @@ class ClosedByKey(ModalScreen[Any]):
     BINDINGS: ClassVar[list[Any]] = [Binding("escape,q", "leave", show=False)]
 
     def action_leave(self) -> None:
-        """Close the screen."""
         self.dismiss(None)
 
 
@@ -115,7 +114,6 @@ class ConfirmScreen(ModalScreen[bool]):
         return not (self._typed and action == "answer" and parameters == (True,))
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Do it if the word was typed."""
         event.stop()
         if event.value == self._typed:
             self.dismiss(True)
@@ -124,7 +122,6 @@ class ConfirmScreen(ModalScreen[bool]):
             self.notify(f"that is not {safe(self._typed)}: nothing is done", severity="warning", markup=False)
 
     def action_answer(self, answer: bool) -> None:
-        """Close the screen with the answer."""
         self.dismiss(answer)
 
 
@@ -180,5 +177,4 @@ class OutputScreen(ClosedByKey):
             scrolled.scroll_end(animate=False)
 
     def action_leave(self) -> None:
-        """Close the screen, and end the command."""
         self.dismiss(None if self._status is None else (self._status, self._output))

@@ -89,27 +89,23 @@ class MessagePages:
     # -- places
 
     async def newest(self) -> None:
-        """Show the last page."""
         await self.look()
         self._empty(self.last_seq + 1)
         await self.older()
         self.at_end = True
 
     async def oldest(self) -> None:
-        """Show the first page."""
         await self.look()
         self._empty(self.first_seq)
         await self.newer()
         self.at_start = True
 
     async def show(self, seq: int) -> None:
-        """Show the page that begins with a sequence."""
         await self.look()
         self._empty(max(seq, self.first_seq))
         await self.newer()
 
     async def look(self) -> None:
-        """Learn which sequences the stream has."""
         live: Answer[StreamInfoAnswer] = await self.manager.stream_info(self.stream)
         state, pick = live.value.state, self.query.selection
         self._direct = self._direct and live.value.config.allow_direct
@@ -185,7 +181,6 @@ class MessagePages:
     # -- reading
 
     async def _stored(self, first: int, last: int, count: int) -> AsyncGenerator[ArchivedMessage, None]:
-        """Yield the stored messages of a range on the subjects of the query."""
         if first > last:
             return
         if self._direct:

@@ -128,13 +128,11 @@ class MessageView(Vertical):
         return "text" if _is_text(self.message.payload) else "hex"
 
     def next_form(self) -> None:
-        """Show the next form of the body."""
         self.form = FORMS[(FORMS.index(self.shown_form) + 1) % len(FORMS)]
         self._draw()
 
     @property
     def body(self) -> ScrolledText | JsonTree:
-        """Return the part that has the focus."""
         return self.query_one(JsonTree) if self.query_one(JsonTree).display else self.query_one(ScrolledText)
 
     def _draw(self) -> None:

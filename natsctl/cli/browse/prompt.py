@@ -91,7 +91,6 @@ class PromptLine(Vertical):
         self.query_one("#candidates").display = False
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Report the text, and look for candidates."""
         event.stop()
         if not self.display:
             return
@@ -100,7 +99,6 @@ class PromptLine(Vertical):
             self.run_worker(self._look(event.value), exclusive=True)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Report the entered line."""
         event.stop()
         history = self._history[self.purpose]
         if event.value.strip() and history[-1:] != [event.value]:

@@ -69,7 +69,6 @@ class RowList(ScrollView, can_focus=True):
         self.length = 0
 
     def show(self, count: int, cursor: int | None = None, notice: str = "") -> None:
-        """Show so many rows, the cursor on the row it was on or on another."""
         self.length, self.notice = count, notice
         before = self.cursor
         self.cursor = max(0, min(self.cursor if cursor is None else cursor, count - 1))
@@ -80,7 +79,6 @@ class RowList(ScrollView, can_focus=True):
 
     @property
     def shown(self) -> range:
-        """Return the rows on the screen."""
         first = int(self.scroll_offset.y)
         return range(min(first, self.length), min(first + max(1, self.size.height), self.length))
 
@@ -146,7 +144,6 @@ class RowList(ScrollView, can_focus=True):
                 self.action_open()
 
     def on_resize(self, event: Resize) -> None:
-        """Keep the cursor on the screen."""
         self.virtual_size = Size(event.size.width, max(self.length, 1))
         self._follow()
 
@@ -155,7 +152,6 @@ _BARS: Final = " ▁▂▃▄▅▆▇█"
 
 
 def sparkline(values: Sequence[float], width: int) -> str:
-    """Return the last values as bars, in proportion to the highest one."""
     last = list(values)[-width:]
     highest = max(last, default=0.0)
     bars = "".join(_BARS[max(1, round(value / highest * 8))] if value > 0 else " " for value in last)

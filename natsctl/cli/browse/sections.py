@@ -205,7 +205,6 @@ class AttentionSection(CatalogSection):
                 self._set(name, "", "", [])
 
     def _set(self, name: str, stream: str, consumer: str, causes: list[Cause]) -> None:
-        """Add, replace or remove the findings about a stream or consumer."""
         if causes:
             noun = "Consumer" if consumer else "Stream"
             self.places[name] = stream, consumer
@@ -226,7 +225,6 @@ def _is_busy(consumer: ConsumerInfo) -> bool:
 
 
 def _monitored(name: str, raw: Any, readers: Any, judge: Any) -> list[Cause]:
-    """Return the limits in an asset's metadata that are exceeded."""
     from natsctl.client.audit.stream_checks import monitoring_limits
     from natsctl.client.checks import MonitoringCheck
 

@@ -59,7 +59,6 @@ class BrowseSelection:
 
     @property
     def names(self) -> list[str]:
-        """Return the names of the list that pass its filter."""
         part = self.name_filter.lower()
         names = self.section.names
         if not part:
@@ -74,7 +73,6 @@ class BrowseSelection:
 
     @property
     def name(self) -> str:
-        """Return the name under the cursor on the left, "" without one."""
         return self._selected.get(self.section.title, "")
 
     @name.setter
@@ -82,7 +80,6 @@ class BrowseSelection:
         self.select(self.section, name)
 
     def select(self, section: CatalogSection, name: str) -> None:
-        """Select an entry of any list, shown or not."""
         self._selected[section.title] = name
 
     @property
@@ -91,7 +88,6 @@ class BrowseSelection:
 
     @property
     def tab(self) -> Tab:
-        """Return the page that is shown on the right."""
         return self.tabs[min(self._tabs.get(self.section.title, 0), len(self.tabs) - 1)]
 
     def show_tab(self, index: int) -> None:
@@ -119,13 +115,11 @@ class BrowseSelection:
 
     @property
     def bucket(self) -> str:
-        """Return the bucket that is selected, "" for another entry."""
         kind = kind_of(self.name)
         return kind.bucket_of(self.name) if kind is not None and self.name else ""
 
     @property
     def query(self) -> str:
-        """Return the filter of the messages on the right."""
         if self.tab.content == "objects":
             return f"--subject '$O.{self.bucket}.M.>'"
         if self.section is self.catalog.letters and self.name:
@@ -140,7 +134,6 @@ class BrowseSelection:
         return f"{self.section.noun} {above}{self.section.label(self.name)}"
 
     def choose_consumers(self) -> None:
-        """Show the consumers of the selected stream in the list of consumers."""
         if self.stream and self.section is not self.catalog.consumers:
             self.catalog.consumers.choose(self.stream)
 

@@ -114,7 +114,6 @@ def _view(session: Session, stream: str, shown: Any, leaders: bool, order: Any) 
 
 
 def _load(session: Session, stream: str) -> LiveProgress:
-    """Return the stream's consumers and its number of messages. Raises ApiResponseError with a suggestion."""
     from natsctl.client.stream_state import progress
 
     with suggesting(session, stream):

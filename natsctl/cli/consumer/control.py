@@ -280,7 +280,6 @@ def _show_removed(stream: str, removed: Sequence[str], missing: Sequence[str], j
 
 
 def _remove(session: Session, stream: str, name: str, missing_ok: bool) -> Info | None:
-    """Return the server's answer, or None if there was nothing to remove and that is no error."""
     try:
         with suggesting(session, stream, name):
             return session.ask(lambda manager: manager.consumer_delete(stream, name), changes=True).raw

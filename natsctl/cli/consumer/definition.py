@@ -337,7 +337,6 @@ def edit(
 
 
 def _as_kept(stream: str, name: str, config: Config) -> Config:
-    """Return the configuration with the defaults of a server."""
     from natsctl.desired.assets import AssetKey
     from natsctl.desired.server_defaults import normalised_leniently
 
@@ -345,7 +344,6 @@ def _as_kept(stream: str, name: str, config: Config) -> Config:
 
 
 def _in_file(path: str | None) -> tuple[str | None, Config]:
-    """Return the stream and the configuration in the file."""
     if path is None:
         return None, {}
     document = dict(load_object(path))
@@ -380,7 +378,6 @@ def renamed_from_preview(document: Mapping[str, Any], path: str) -> Config:
 
 
 def _plain(config: Config) -> Config:
-    """Return the configuration without a pause and without the metadata that the server adds to each answer."""
     rest = without_server_metadata(config)
     if is_zero(rest.get("pause_until")):
         rest.pop("pause_until", None)
@@ -414,7 +411,6 @@ def name_it(config: Config, name: str, ephemeral: bool) -> None:
 
 
 def _create(session: Session, stream: str, wanted: Config) -> Answer[Any]:
-    """Create the consumer unless it exists with another configuration. Raises ApiResponseError."""
     try:
         with suggesting(session, stream):
             return session.ask(lambda manager: manager.consumer_create(stream, wanted, action="create"), changes=True)
@@ -463,7 +459,6 @@ def add(
 
 
 def from_file(path: str, name: str | None, given: Given, ephemeral: bool) -> tuple[str | None, Config]:
-    """Return the stream named in the document, if any, and the configuration with the flags applied."""
     document = dict(load_object(path))
     said = [str(document.pop(key)) for key in ("stream_name", "stream") if document.get(key)]
     if len(set(said)) > 1:

@@ -46,7 +46,6 @@ def list_consumers(session: Session, stream: str, fields: ListedFields | None = 
 
 
 def warn_of_absent(*pages: Listing[Answer[Any]]) -> None:
-    """Warn on stderr of the consumers that the server could not show."""
     absent = [name for page in pages for word in ("missing", "offline") for name in page.raw.get(word) or ()]
     if absent:
         output.note(f"warning: inaccessible consumers: {', '.join(safe(name) for name in absent)}")
@@ -61,7 +60,6 @@ def existing(session: Session, stream: str, name: str) -> Answer[Any] | None:
 
 
 def show_info(answer: Answer[Any], json: bool, state_only: bool = False, done: str = "") -> None:
-    """Show the consumer that an answer describes, below a line about the change."""
     if json:
         output.emit_json(answer.raw)
         return
@@ -242,7 +240,6 @@ def _find_names(session: Session, stream: str, test: ConsumerTest) -> None:
 
 
 def test_of(given: Given) -> ConsumerTest:
-    """Return the test of the given conditions. Raises UsageError."""
     from natsctl.client.search import consumer_test
 
     wanted = fields_of(FILTERS, given)

@@ -293,7 +293,6 @@ Removed = Annotated[
 
 
 def check_named(wanted: DocumentSet, names: Sequence[str]) -> None:
-    """Raise UsageError unless each name belongs to exactly one asset of the documents."""
     from natsctl.desired.planner import names_of
 
     for name in names:

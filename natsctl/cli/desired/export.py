@@ -91,7 +91,6 @@ class ExportTarget:
 
 
 def write(session: Session, exporter: Exporter, to: ExportTarget) -> None:
-    """Write documents, and report the files. Raises UsageError, StorageError."""
     if not to.path or to.path == "-":
         _print(exporter, to)
         return

@@ -60,7 +60,6 @@ MaxRemovals = Annotated[
 
 
 def planned(session: Session, wanted: DocumentSet, options: PlanOptions, *, destroy: bool = False) -> Plan:
-    """Return the plan that makes the account match the documents, or that removes their assets."""
     from datetime import UTC, datetime
 
     from natsctl.desired.planner import destruction_for, plan_for
@@ -148,7 +147,6 @@ def plan(
 
 
 def _save(made: Plan, path: Path, json: bool) -> None:
-    """Write the plan to a file that only the user can read. Raises UsageError."""
     from natsctl.client.atomic_file import PRIVATE, atomic_write
 
     if str(path) == "-":

@@ -143,18 +143,15 @@ class TypedLine:
         """The metavar of the preceding flag, if that needs a value."""
 
     def next_argument(self) -> str:
-        """Return the metavar of the argument that comes next, or ""."""
         if len(self.arguments) < len(self.parameters):
             return self.parameters[len(self.arguments)]
         last = self.parameters[-1] if self.parameters else ""
         return last if last.endswith("...") else ""
 
     def value(self, metavar: str) -> str:
-        """Return the value given for the argument of that metavar, or ""."""
         return next((v for name, v in zip(self.parameters, self.arguments, strict=False) if name == metavar), "")
 
     def waits(self, words: Sequence[str]) -> bool:
-        """Return whether the last word is a flag that needs a value."""
         if words and "=" not in words[-1]:
             self.metavar = self.flags.get(words[-1], ("", ""))[0]
         return bool(self.metavar)
@@ -353,7 +350,6 @@ def split(line: str) -> list[str]:
 
 
 def shown(found: Sequence[Candidate], shell: str, line: str, breaks: str) -> str:
-    """Return the lines that the script of a shell reads; "" for nothing."""
     if any(one.word == ANY_FILE for one in found):
         return f"{FILES}\n"
     words = {one.word: one for one in found if one.word.isprintable()}

@@ -36,7 +36,6 @@ _TERMINATED = 128 + signal.SIGTERM
 
 
 def run_noun(noun: Verb, words: Sequence[str], given: dict[str, Any], host: CommandHost | None = None) -> int:
-    """Run the command of a noun and return its exit code; raises UsageError and the errors of the command."""
     rows, rest = find(noun, words)
     path = " ".join(["natsctl", *(row.name for row in rows)])
     function = rows[-1].function
@@ -100,7 +99,6 @@ def _show_group(noun: Verb, group: Verb, path: str, words: Sequence[str], given:
 
 
 def _unknown(group: Verb, word: str, path: str) -> UsageError:
-    """Return the error for an unknown verb of a group, with a suggestion."""
     if word.startswith("-") and word not in ("-", "--"):
         flag = word.partition("=")[0]
         return UsageError(f"unknown flag {flag}", hint=did_you_mean(flag, BY_SPELLING) or f"see {path} --help")
@@ -184,7 +182,6 @@ def wants_json(words: Sequence[str]) -> bool:
 
 
 def leading(words: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
-    """Return the global options before the command, and the remaining arguments; raises UsageError."""
     given: dict[str, Any] = {}
     left = list(words)
     while left and left[0].startswith("-"):
@@ -263,7 +260,6 @@ def _keep(left: list[str], takes_value: bool, kept: Words) -> bool:
 
 
 def _take(flag: GlobalFlag, left: list[str], given: dict[str, Any]) -> None:
-    """Move one option, with its value, from `left` to `given`; raises UsageError."""
     name, equals, value = left.pop(0).partition("=")
     if not flag.metavar:
         if equals:
@@ -340,7 +336,6 @@ class Parameter:
         return str(self.declared.metavar or self.name).strip("[].")
 
     def read(self, given: Any) -> Any:
-        """Return the value of a text, a list of texts, or a switch. Raises UsageError."""
         if self.is_switch:
             return given
         try:
@@ -444,7 +439,6 @@ class Command:
         return {spelling: not parameter.is_switch for spelling, (parameter, _) in self._flags.items()}
 
     def values(self, words: Words, path: str = "") -> dict[str, Any]:
-        """Return the values of the parameters. Raises UsageError."""
         given = self.sorted(words)
         if given is None:
             from natsctl.cli.framework.irregular_lines import sorted_by_typer
@@ -494,7 +488,6 @@ class Command:
         return self.function(**keywords)
 
     def given(self, values: dict[str, Any]) -> dict[str, Any]:
-        """Return the values of the flags of the table that were given, by flag."""
         read = ((flag, values[flag.parameter]) for flag in self._table)
         return {flag.name: flag.read(value) for flag, value in read if value not in (None, [])}
 

@@ -187,7 +187,6 @@ class Flag(NamedTuple):
             raise UsageError(f"{self.name}: {error}") from error
 
     def declared(self) -> Parameter:
-        """Return the declaration of its parameter in a command function."""
         help = f"{self.help} [{self.default}]" if self.default else self.help
         if self.kind.switch:
             alone = self.name.startswith("--no-") or not self.kind.negates
@@ -214,13 +213,10 @@ def put(config: Config, path: str, value: Any) -> None:
 
 
 def inverted(field: str) -> Place:
-    """Return a setter for a switch that is the opposite of its field."""
     return lambda config, value: put(config, field, not value)
 
 
 def removed(field: str) -> Place:
-    """Return a setter for a switch that removes a field."""
-
     def place(config: Config, value: Any) -> None:
         if value:
             config.pop(field, None)
@@ -263,14 +259,12 @@ def apply(config: Config, table: Sequence[Flag], given: Given) -> None:
 
 
 def fields_of(table: Sequence[Flag], given: Given, **fixed: Any) -> Config:
-    """Return the fields that the given flags set, with the fixed ones."""
     fields: Config = dict(fixed)
     apply(fields, table, given)
     return fields
 
 
 def check_subjects(subjects: object) -> None:
-    """Raise UsageError that names the first invalid subject or filter."""
     for subject in subjects if isinstance(subjects, list | tuple) else ():
         if isinstance(subject, str) and (fault := subject_fault(subject)):
             raise UsageError(fault)
@@ -337,13 +331,11 @@ Header = Annotated[list[str] | None, Option("--header", "-H", metavar="KEY:VALUE
 
 
 def check_details(details: bool, json: bool) -> None:
-    """Raise UsageError for `--details` without `-j`: tables have --columns."""
     if details and not json:
         raise UsageError("--details is for -j")
 
 
 def check_rounds(watch: float | None, rounds: int) -> None:
-    """Raise UsageError for `--count` without `--watch`."""
     if watch is None and rounds:
         raise UsageError("--count is for --watch")
 
@@ -414,7 +406,6 @@ class SparkFlags(NamedTuple):
 
     @property
     def options(self) -> SparkOptions:
-        """Return the flags as options of a session. Raises UsageError."""
         from natsctl.spark.session.spark_options import SparkOptions, parse_conf
 
         options = SparkOptions(self.master, self.remote, self.java, parse_conf(self.conf))

@@ -130,7 +130,6 @@ class GlobalOptions:
         self.__dict__.update(given)
 
     def settings(self) -> Settings:
-        """Return the server and the login that the flags name."""
         from natsctl.client.settings import Settings
 
         keys = {**CONTEXT_KEYS, "timeout": "timeout_s"}

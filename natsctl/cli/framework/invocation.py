@@ -68,7 +68,6 @@ class CommandHost:
         return outcome
 
     def run_captured(self, words: Sequence[str]) -> CommandOutcome:
-        """Run a command line as `run` does, with its output in the outcome."""
         before, captured = sys.stdout, io.BytesIO()
         sys.stdout = text = io.TextIOWrapper(captured, encoding="utf-8", errors="backslashreplace", newline="\n")
         try:

@@ -21,7 +21,6 @@ _USE_RICH = "TYPER_USE_RICH"
 
 
 def sorted_by_typer(parameters: Sequence[Parameter], words: list[str], path: str) -> dict[str, Any]:
-    """Return the text or switch of each parameter that is given. Raises UsageError."""
     command = typer_command(parameters)
     import typer
 
@@ -82,7 +81,6 @@ def _import_typer() -> Any:
 
 
 def _explained(failure: Any, path: str) -> UsageError:
-    """Return Typer's usage error as ours, with a suggestion."""
     unknown = getattr(failure, "option_name", "") if hasattr(failure, "possibilities") else ""
     if unknown and failure.ctx is not None:
         flags = [spelling for parameter in failure.ctx.command.params for spelling in parameter.opts]

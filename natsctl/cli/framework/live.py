@@ -267,7 +267,6 @@ def _print_each(view: Callable[[], RenderableType], every_s: float, rounds: int)
 
 
 def emit_each(document: Callable[[], Any], every_s: float, rounds: int = 0) -> None:
-    """Print a JSON document per round on a line of stdout: the live view of a program."""
     for number in paced(every_s, rounds):
         if (latest := next_view(document, number)) is not None:
             output.emit_json_line(latest)

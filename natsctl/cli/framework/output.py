@@ -53,7 +53,6 @@ def emit_json(document: Any) -> None:
 
 
 def emit_json_line(document: Any) -> None:
-    """Print one JSON document on one line of stdout and flush it, for a stream of documents."""
     sys.stdout.write(f"{_harmless(json_text(document, one_line=True))}\n")
     sys.stdout.flush()
 
@@ -376,7 +375,6 @@ def drop_stdout() -> None:
 
 
 def exit_code_of(failure: BaseException) -> ExitCode:
-    """Return the exit code of a failure: the one mapping to the table of exit codes."""
     from natsctl.api.errors import ExitCode
 
     if isinstance(failure, KeyboardInterrupt):
@@ -397,7 +395,6 @@ def text_of(failure: BaseException) -> str:
 
 
 def hint_of(failure: BaseException) -> str:
-    """Return the hint for a failure, "" without one."""
     from natsctl.api.errors import ErrCode
 
     hints = {

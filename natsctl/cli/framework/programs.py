@@ -23,7 +23,6 @@ def _is_name(word: str) -> bool:
 
 
 def program_of(word: str) -> str | None:
-    """Return the path of the program for a word of the command line."""
     import shutil
 
     return shutil.which(PREFIX + word) if _is_name(word) else None

@@ -84,7 +84,6 @@ def prompt_name(text: str, names: Sequence[str]) -> str:
 
 
 def asset_name(text: str) -> str:
-    """Return a valid name of a stream or consumer; raises ValueError for any other text."""
     from natsctl.api.subjects import MAX_NAME_BYTES, is_valid_name
 
     if not is_valid_name(text):

@@ -90,13 +90,11 @@ def pick_consumer(session: Session, stream: str, given: str | None) -> str:
 
 
 def live_stream(session: Session, stream: str) -> Answer[StreamInfoAnswer]:
-    """Return configuration and state of a stream. Raises ApiResponseError with a suggestion."""
     with suggesting(session, stream):
         return session.ask(lambda manager: manager.stream_info(stream))
 
 
 def live_consumer(session: Session, stream: str, consumer: str) -> Answer[Any]:
-    """Return configuration and state of a consumer. Raises ApiResponseError with a suggestion."""
     with suggesting(session, stream, consumer):
         return session.ask(lambda manager: manager.consumer_info(stream, consumer))
 
@@ -113,7 +111,6 @@ def if_there(look: Callable[[], Answer[Any]], missing: int) -> Answer[Any] | Non
 
 @contextmanager
 def suggesting(session: Session, stream: str, consumer: str = "") -> Iterator[None]:
-    """Add a suggestion to errors about a stream or consumer that does not exist."""
     try:
         yield
     except ApiResponseError as failure:
@@ -125,8 +122,6 @@ def suggesting(session: Session, stream: str, consumer: str = "") -> Iterator[No
 
 
 def _hint(session: Session, word: str, stream: str) -> str:
-    """Return a suggestion, else the command that lists the existing ones."""
-
     try:
         if stream:
             names = session.run(lambda manager: manager.consumer_names(stream))

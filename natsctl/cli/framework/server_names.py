@@ -125,7 +125,6 @@ def _objects(server: OneShotClient, line: TypedLine, current: str) -> Iterator[s
 
 
 def _subjects(server: OneShotClient, line: TypedLine, current: str) -> Iterator[str]:
-    """Yield the subjects of streams, and of stored messages."""
     wanted = _filter(current)
     stream = line.value("STREAM")
     names = [stream] if stream else list(_pages(server, "STREAM.NAMES", "streams", {"subject": wanted}))

@@ -56,7 +56,6 @@ class SessionLink:
 
     @property
     def rest_s(self) -> float:
-        """Return the seconds since the last use."""
         return time.monotonic() - self.last_used_s
 
     def release(self) -> None:
@@ -214,7 +213,6 @@ class Session:
         return result
 
     def _linked(self) -> SessionLink:
-        """Return the connections of this session: its own, or the host's to the same server."""
         if self._link is None:
             is_shared = self.host is not None and not self.archive
             self._link = self.host.link_to(self.target()) if self.host is not None and is_shared else SessionLink()
@@ -287,7 +285,6 @@ class Session:
         connection.notify = ignore_notice if self.json else log
 
     def _recorded(self) -> RecordedConnection:
-        """Return the connection that answers from the bundle."""
         from pathlib import Path
 
         from natsctl.client.audit.bundle import Bundle
@@ -380,7 +377,6 @@ def _collect_again() -> None:
 
 
 def server_missing() -> UsageError:
-    """Return the error of a command that needs our server on Windows."""
     return UsageError(
         "natsctl's server needs Linux or macOS",
         hint="name a server (--server, NATS_URL or a context), or run natsctl in WSL",

@@ -65,7 +65,6 @@ class Verb:
         return " ".join(first.split()).removesuffix(".")
 
     def below(self) -> Iterator[tuple[str, Verb]]:
-        """Yield every verb below it, groups included, by path."""
         for verb in self.verbs:
             yield verb.name, verb
             yield from ((f"{verb.name} {path}", found) for path, found in verb.below())

@@ -211,7 +211,6 @@ class Publishing(NamedTuple):
 
     @property
     def many(self) -> bool:
-        """Return whether there are too many messages to report each one."""
         return self.total is None or self.total > MANY
 
     async def arriving(self) -> AsyncIterator[Outgoing]:

@@ -132,7 +132,6 @@ class AnswerPrinter(NamedTuple):
     async def answers(
         self, messages: AsyncIterator[tuple[ClientMessage, int]], subject: str, failing: Sequence[tuple[str, str]] = ()
     ) -> None:
-        """Show the answers to a request on `subject`; raises the first failure that one of them reports."""
         failed = None
         async for message, rtt_ns in messages:
             await self.answer(message, rtt_ns)

@@ -126,7 +126,6 @@ class SubscribeFlags:
         return self.report_subjects or self.report_subscriptions or self.graph
 
     def check(self, subjects: list[str]) -> None:
-        """Raise UsageError for flags that exclude each other, or leave nothing to listen on."""
         if not subjects and not self.inbox and not self.stream:
             raise UsageError("SUBJECT is missing", hint="give a subject, --stream or --inbox")
         together = [
@@ -413,7 +412,6 @@ class ReportView:
 async def report(
     manager: Manager, feed: MessageFeed, listening: ListenOptions, tally: SubjectCounts, view: ReportView, *, json: bool
 ) -> None:
-    """Draw the report repeatedly while a feed lasts; with `json` print it once at the end."""
     if json:
         try:
             await follow(manager, feed, listening, tally, may_be_none=True)

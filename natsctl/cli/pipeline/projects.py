@@ -152,7 +152,6 @@ def _check(session: Session, spark: SparkFlags, project: Project) -> None:
 
 
 def flags_of(spark: SparkFlags, project: Project) -> SparkFlags:
-    """Return the flags about Spark, completed by the project's settings."""
     own = project.own
     if not spark.master and not spark.remote:
         spark = spark._replace(master=own.master, remote=own.remote)

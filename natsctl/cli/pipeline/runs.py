@@ -129,7 +129,6 @@ def _run(session: Session, spark: SparkFlags, project: Project, plan: RunPlan) -
 
 
 def event_printer(session: Session) -> Callable[[Event], None]:
-    """Return a function that prints an event: a line for a person, or with -j a document."""
     from natsctl.cli.render.spark_reports import event_line
 
     def show(event: Event) -> None:

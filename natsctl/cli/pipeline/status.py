@@ -103,7 +103,6 @@ def _of_checkpoint(session: Session, checkpoint: str) -> Status:
 
 
 def _flows(session: Session, progress: list[CheckpointProgress], records: dict[str, FlowRecord]) -> list[FlowStatus]:
-    """Return every flow that has a checkpoint, with the server's state of its streams."""
     from natsctl.cli.spark_work import server_options
     from natsctl.spark.pipeline.checkpoints import lags, waiting
     from natsctl.spark.pipeline.run_record import FlowRecord

@@ -73,7 +73,6 @@ def render_operators(operators: Sequence[Operator], selected: str) -> Table:
 
 
 def render_user(user: ManagedUser) -> Page:
-    """Return the page of a user of the store; limits and permissions are the effective ones."""
     page = Page(f"User {safe(user.name)} ({user.subject})")
     rows = page.section("Configuration")
     rows.row("Account", f"{safe(user.account.name)} ({user.account.subject})")
@@ -102,7 +101,6 @@ def add_user_limits(page: Page, limits: UserLimits, rows: Section) -> None:
 
 
 def add_permissions(page: Page, pub: Permission, sub: Permission) -> None:
-    """Add the sections of what may be published and subscribed to."""
     for title, rules in (("Publish", pub), ("Subscribe", sub)):
         section = page.section(title)
         if not rules.allow and not rules.deny:

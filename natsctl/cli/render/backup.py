@@ -52,7 +52,6 @@ def _found_row(one: Found) -> tuple[str, ...]:
 
 
 def render_verdicts(verdicts: Sequence[Verdict]) -> Table:
-    """Return a table of the checks of one backup, or of one row for each of several."""
     if len(verdicts) == 1:
         only = verdicts[0]
         rows = [(check.name, "ok" if check.ok else "WRONG", check.detail) for check in only.checks]
@@ -74,7 +73,6 @@ def _verdict_row(verdict: Verdict) -> tuple[str, str, str, str]:
 
 
 def render_verdicts_line(verdicts: Sequence[Verdict], missing: Sequence[str]) -> str:
-    """Return one line on how many backups are complete; `missing` are streams without one."""
     wrong = sum(not verdict.whole for verdict in verdicts)
     if wrong or missing:
         absent = f", {count(len(missing))} missing" if missing else ""
@@ -238,7 +236,6 @@ _DROPPED = {
 
 
 def render_edit(done: EditedBackup, *, dry_run: bool) -> Page:
-    """Return a page of the messages read, dropped and kept, and of the stream that a restore creates."""
     page = Page("Dry Run, Nothing Was Written" if dry_run else "Backup Edit Report")
     section = page.section()
     section.row("Stream", safe(done.stream))

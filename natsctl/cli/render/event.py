@@ -330,7 +330,6 @@ def _fact(event: Mapping[str, Any], path: str) -> str:
 
 
 def _entry(value: Any) -> str:
-    """Return an entry of a list: of an object its name."""
     return str(value.get("name", json.dumps(value))) if isinstance(value, dict) else str(value)
 
 

@@ -135,7 +135,6 @@ def rendered_trips(found: Sequence[Trips]) -> Iterator[str]:
 
 
 def _shown(trip: Trip) -> str:
-    """Return the mean with the shortest and the longest, or a remark that nothing was measured."""
     if trip.error:
         return "failed"
     return f"{fine(trip.rtt)} (shortest {fine(trip.min)}, longest {fine(trip.max)})"

@@ -66,7 +66,6 @@ def render_received(number: int, message: ReceivedMessage, stamp: str = "") -> s
 
 
 def render_next(message: ReceivedMessage) -> str:
-    """Return the line above a message that a pull consumer delivered."""
     line = f"--- received on {safe(message.subject)}"
     delivery = message.delivery
     if delivery is None:

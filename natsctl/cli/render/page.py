@@ -44,7 +44,6 @@ class Section:
             self.rows.append((label, value))
 
     def many(self, label: str, values: list[str]) -> None:
-        """Add one row for each value, the label at the first only."""
         for index, value in enumerate(values):
             self.rows.append((label if index == 0 else "", value))
 

@@ -79,7 +79,6 @@ def _fields(change: Change) -> Iterator[str]:
 
 
 def _is_shown(name: str, value: object) -> bool:
-    """Return whether to show a field of a new asset: it is neither a name nor a default."""
     return name not in _NAMES and bool(value) and value != -1 and PLAIN.get(name) != value
 
 
@@ -152,7 +151,6 @@ _OUTCOMES = ("created", "updated", "replaced", "deleted", "failed", "skipped", "
 
 
 def render_result(result: Result) -> str:
-    """Return the lines about one change: the asset, the outcome and the reason."""
     key = safe(str(result.key))
     if result.status is Status.SKIPPED:
         return f"skipped {key}: {_because(result.because)}"
@@ -164,7 +162,6 @@ def render_result(result: Result) -> str:
 
 
 def _because(why: str) -> str:
-    """Return the reason for a change that was skipped: an asset, or a sentence."""
     return f"{safe(why)} was not done" if why[:1].isupper() else safe(why)
 
 

@@ -25,7 +25,6 @@ Value = Callable[[Any], Any]
 
 
 def text(*path: str) -> Value:
-    """Return a cell with the text of a field or nested field."""
     return lambda row: safe(str(_at(row, path) or ""))
 
 
@@ -79,7 +78,6 @@ def _address(*path: str) -> Value:
 
 
 def account_name(row: Row) -> str:
-    """Return an account's name, with the name tag of its public key."""
     account, tag = str(row.get("account") or ""), str(row.get("name_tag") or "")
     return safe(f"{tag} ({account})" if tag and tag != account else account)
 
@@ -293,7 +291,6 @@ def render_jetstream(
     answers: ServerAnswers, rows: Sequence[ServerAnswer], account: str, with_leaders: bool, width: int | None,
     words: str | None, wide: bool,
 ) -> list[RenderableType]:  # fmt: skip
-    """Return the use of JetStream by server, and the members of a cluster."""
     title = f"JetStream Summary for Account {safe(account)}" if account else "JetStream Summary"
     totals = {"Server": plural(len(rows), "server")}
     none = "JetStream is not enabled on any server"
@@ -353,7 +350,6 @@ def drift(number: int, leading: int | None) -> str:
 
 
 def stream_row(one: StreamReplica, leader: StreamReplica | None) -> list[str]:
-    """Return the cells of a stream's copy, compared with the leader's if there is one."""
     fields = ("messages", "bytes", "subjects", "deleted", "consumers", "first_seq", "last_seq")
     numbers = [drift(getattr(one, name), None if leader is None else getattr(leader, name)) for name in fields]
     whose = [one.stream, one.raft_group, one.account, one.account_id, _node(one)]
@@ -361,8 +357,6 @@ def stream_row(one: StreamReplica, leader: StreamReplica | None) -> list[str]:
 
 
 def consumer_row(one: ConsumerReplica, leader: ConsumerReplica | None) -> list[str]:
-    """Return the cells of a consumer's copy, compared with the leader's if there is one."""
-
     def shown(name: str) -> str:
         return drift(getattr(one, name), None if leader is None else getattr(leader, name))
 
@@ -448,7 +442,6 @@ CLUSTERS: tuple[Column[Row], ...] = (
 def render_census(
     census: ServerAnswers, rows: Sequence[ServerAnswer], width: int | None, columns: str | None, wide: bool
 ) -> list[RenderableType]:
-    """Return the table of servers in the order of `rows`, and the table of clusters if they have any."""
     totals = {
         "Name": plural(len(rows), "server"),
         "JS": str(sum(bool(row.server.get("jetstream")) for row in rows)),

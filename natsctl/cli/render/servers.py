@@ -280,7 +280,6 @@ def _number(value: float, unit: str) -> str:
 
 
 def document(check: MonitoringCheck) -> dict[str, Any]:
-    """Return the result as a JSON object, without empty lists."""
     found: dict[str, Any] = {"status": check.status.name, "check_suite": check.suite, "check_name": check.name}
     for _, field in _SAID:
         if texts := getattr(check, field):
@@ -296,7 +295,6 @@ def _metric(metric: CheckMetric) -> dict[str, Any]:
 
 
 def prometheus(check: MonitoringCheck, namespace: str) -> str:
-    """Return gauges in Prometheus' text format, the status among them."""
     item = f'item="{_label(check.name)}"'
     lines = []
     for metric in check.metrics:

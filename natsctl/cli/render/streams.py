@@ -222,7 +222,6 @@ def render_cluster(
 def _migration(
     section: Section, cluster: ClusterInfo, desired: DesiredCluster, ts: str, config: StreamConfig | None
 ) -> None:
-    """Add how far a move is, and the settings that it changes."""
     if (status := desired.status) is not None:
         section.maybe("Status", safe(status.description))
         section.maybe("Type", safe(status.type))
@@ -254,7 +253,6 @@ def render_version(section: Section, metadata: Mapping[str, str]) -> None:
 
 
 def _since(moment: str | None, ts: str) -> str:
-    """Return the time passed until `ts`, in brackets, if both are known."""
     return "" if is_zero(moment) or is_zero(ts) else f" ({ago(moment, parse_time(ts))})"
 
 
@@ -289,7 +287,6 @@ def _state(section: Section, info: AnyStreamInfo) -> None:
 
 
 def _alternate(alternate: StreamAlternate) -> str:
-    """Return a mirror that can be read instead, and its location."""
     places = [("cluster", alternate.cluster), ("domain", alternate.domain)]
     where = ", ".join(f"{kind} {safe(name)}" for kind, name in places if name)
     return f"{safe(alternate.name)} ({where})" if where else safe(alternate.name)
@@ -300,7 +297,6 @@ def _sequence(seq: int, moment: str) -> str:
 
 
 def render_item(stream: str, seq: int, subject: str, moment: str, now_ns: int) -> str:
-    """Return the line above a message that was fetched from a stream by sequence."""
     age = duration(max(0, now_ns - parse_time(moment)))
     return f"Item: {safe(stream)}#{count(seq)} received {stamp(parse_time(moment))} ({age}) on Subject {safe(subject)}"
 
@@ -470,12 +466,10 @@ SUMMED = ("Consumers", "Messages", "Bytes", "Lost", "Deleted")
 
 
 def render_stream_list(title: str, columns: Sequence[Column[Row]], rows: Sequence[Row]) -> Table:
-    """Return the table of `stream ls`; if streams are missing, a column has the reasons."""
     return render_columns(title, _with_status(columns, LIST, rows), rows)
 
 
 def render_stream_report(columns: Sequence[Column[Row]], rows: Sequence[Row]) -> Table:
-    """Return the table of `stream report`, with a row of totals if there is more than one stream."""
     shown = _with_status(columns, REPORT, rows)
     table = render_columns("Stream Report", shown, rows)
     seen = [row for row in rows if not row.status]

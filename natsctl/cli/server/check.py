@@ -270,7 +270,6 @@ def _true(text: str) -> bool:
 
 
 def end_check(given: Given, json: bool, check: MonitoringCheck) -> None:
-    """Write the result to its destination and exit with its status."""
     chosen = "json" if json else given.get("--format", "nagios")
     if outfile := given.get("--outfile"):
         _replace(Path(outfile), _text(chosen, check, given, to_file=True) + "\n")

@@ -94,7 +94,6 @@ def _literal(subjects: list[str] | tuple[str, ...]) -> list[str]:
 
 
 def _try_on(mapping: object) -> None:
-    """Ask for subjects and show the mapped ones, until an empty one."""
     from natsctl.api.subject_transform import SubjectMapping
     from natsctl.cli.framework.prompts import Question, prompt
 

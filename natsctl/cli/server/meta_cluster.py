@@ -227,7 +227,6 @@ def evacuate(
 
 
 def _find_peer(session: Session, name: str) -> dict[str, Any]:
-    """Return the server of that name or peer id. Raises PeerNotFoundError with a suggestion."""
     try:
         return session.run(lambda manager: find_peer(manager, name))
     except PeerNotFoundError as failure:
@@ -315,7 +314,6 @@ def _show_members(members: Sequence[ClusterMember]) -> None:
 
 
 def _show_rescued(answers: Sequence[dict[str, Any]], *, quiet: bool) -> None:
-    """Show each server's result; raises NatsctlError if none has lowered its quorum."""
     done = [answer for answer in answers if not answer.get("error")]
     refused = [
         f"{answer.get('server')}: {answer['error'].get('description')}" for answer in answers if answer.get("error")

@@ -76,7 +76,6 @@ def servers_of(session: Session, given: Given, watch: float | None = None) -> Se
 
 
 def note_missing(answers: ServerAnswers) -> None:
-    """Warn on stderr if servers that the others know of did not answer."""
     if answers.missing:
         output.note(f"warning: {len(answers)} of {answers.expected} servers answered")
 
@@ -227,7 +226,6 @@ def _distribution(spans_ns: list[int]) -> str:
 
 @contextmanager
 def suggesting_server() -> Iterator[None]:
-    """Add a "did you mean" hint to the error for a server that does not exist."""
     from natsctl.cli.framework.resolve import did_you_mean
 
     try:

@@ -19,7 +19,6 @@ _DONE = {"create": "Created", "update": "Updated", "replace": "Replaced", "delet
 
 
 def serve(words: Sequence[str]) -> int:
-    """Return the exit status of a server that was run with these flags."""
     if sys.platform == "win32":
         from natsctl.cli.framework.session import server_missing
 

@@ -267,8 +267,6 @@ def _report(
 def readable_report(
     received: Received, answers: ServerAnswers, make: Callable[[ServerAnswers], ServerReport]
 ) -> ServerReport:
-    """Return the report of all answers, or without the unusable ones."""
-
     def rest() -> ServerReport:
         return make(readable_answers(received, answers, lambda some: make(some).render(None)))
 
@@ -388,8 +386,6 @@ def accounts(
 
 
 def _links(what: str, help: str, *flags: Flag, **fixed: Any) -> Callable[..., None]:
-    """Return the command that shows one kind of connections between servers."""
-
     @flagged((*flags, *SCOPE, ARCHIVE))
     def show(session: Session, given: Given, view: View, expect: Expect = 0) -> None:
         title, table, rows_of = LINKS[what]
@@ -430,8 +426,6 @@ _JETSTREAM_FLAGS = (Flag("--account", TEXT, "account", "the use of this account"
 
 
 def _use(field: str, title: str, help: str, show: Callable[[Any], str]) -> Callable[..., None]:
-    """Return the command that shows one field of the servers' statistics as bars."""
-
     @flagged((*SCOPE, ARCHIVE))
     def show_use(session: Session, given: Given, view: BriefView, expect: Expect = 0) -> None:
         def make(census: ServerAnswers) -> ServerReport:

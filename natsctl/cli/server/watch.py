@@ -53,8 +53,6 @@ class Looks(NamedTuple):
 def show_rows(
     title: str, table: Sequence[Column[Row]], look: Callable[[], list[Row]], looks: Looks, default: str, number: int
 ) -> None:
-    """Show the rows of each round, sorted by the column `default` unless --sort names another."""
-
     def rows() -> list[Row]:
         return top(look(), table, looks.sort, looks.reverse, number, default)[0]
 
@@ -140,7 +138,6 @@ def _readable_rows(
     rows_of: Callable[[ServerAnswers, Rates, float], list[Row]],
     table: Sequence[Column[Row]],
 ) -> Callable[[], list[Row]]:
-    """Return a function that asks the servers and returns the rows of usable answers."""
     rates = Rates()
     session.lasting = True
 

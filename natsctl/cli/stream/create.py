@@ -59,7 +59,6 @@ PAIRED = (
 
 
 def check_config(wanted: Config) -> None:
-    """Raise UsageError, with the names of flags, for configurations that no server accepts."""
     if wanted.get("mirror") and wanted.get("subjects"):
         raise UsageError("a mirror takes no subjects of its own: --mirror and --subjects exclude each other")
     if wanted.get("mirror") and wanted.get("sources"):
@@ -87,7 +86,6 @@ def create_stream(session: Session, wanted: Config, *, if_not_exists: bool, json
 
 
 def _create(session: Session, wanted: Config) -> Answer[Any]:
-    """Create the stream. Raises ApiResponseError with a hint."""
     try:
         return session.ask(lambda manager: manager.stream_create(wanted), changes=True)
     except ApiResponseError as failure:

@@ -36,14 +36,12 @@ def read_start_time(text: str) -> str:
 
 
 def read_subject(text: str) -> str:
-    """Return a subject, wildcards allowed; "" for an empty text. Raises ValueError."""
     if text and not is_valid_subject(text):
         raise ValueError(f"{text!r} is not a subject: tokens between dots, none of them empty, > only as the last one")
     return text
 
 
 def read_name(text: str) -> str:
-    """Return a name of a stream, consumer or domain. Raises ValueError."""
     if not is_valid_name(text):
         raise ValueError("a name has no blanks, and none of . * > \\ /")
     return text
@@ -59,7 +57,6 @@ class _OriginDialogue:
         return f"""{meaning}. Settable using {self.flag} '{{"name": …, "{field}": …}}'"""
 
     def agrees(self, text: str, meaning: str, field: str) -> bool:
-        """Return whether the user says yes; enter means no."""
         return prompt_confirm(text, False, self.help(meaning, field))
 
     def asks(
@@ -186,7 +183,6 @@ def prompt_stream_name() -> str:
 
 
 def prompt_stream(config: Config, given: Given, max_bytes_required: bool) -> None:
-    """Ask for everything that was not given, and add the answers to the configuration."""
     dialogue = FlagDialogue(STREAM_FLAGS, config, given)
     if not (config.get("mirror") or config.get("sources")):
         dialogue.ask("--subjects", "Subjects", check=_check_subjects, required=True)
@@ -228,7 +224,6 @@ def _check_max_bytes(size: int) -> None:
 
 
 def _prompt_origins(config: Config) -> None:
-    """Ask about a mirror and sources that were given only by name."""
     mirror = config.get("mirror")
     if mirror and mirror.keys() == {"name"}:
         config["mirror"] = prompt_mirror(mirror["name"])

@@ -24,12 +24,10 @@ OWNERS = (
 
 
 def bucket_named(stream: str) -> str:
-    """Return the bucket that stores its data in the stream, "" for an ordinary stream."""
     return next((owner.format(stream[len(mark) :]) for mark, owner, _ in OWNERS if stream.startswith(mark)), "")
 
 
 def warn_of_bucket(stream: str, *, json: bool = False) -> None:
-    """Warn on stderr if the stream belongs to a bucket, but not with -j."""
     owner = bucket_named(stream)
     if not owner or json:
         return
@@ -43,7 +41,6 @@ def existing(session: Session, name: str) -> Answer[Any] | None:
 
 
 def show_info(answer: Answer[Any], json: bool, done: str = "") -> None:
-    """Show the stream that an answer describes, below a line about the change."""
     if json:
         output.emit_json(answer.raw)
         return

@@ -69,7 +69,6 @@ def list_streams(
     all_streams: bool = False,
     fields: ListedFields | None = None,
 ) -> Streams:
-    """Return the selected streams, with the server's reports on unreachable ones."""
     listing = session.ask(lambda manager: manager.stream_list(subject=subject, fields=fields))
     return meant_streams(listing, patterns, all_streams)
 
@@ -96,7 +95,6 @@ def nothing_found(streams: Streams, subject: str, patterns: Sequence[str] | None
 
 
 def warn_absent(absent: Collection[str]) -> None:
-    """Warn on stderr of the streams that could not be shown in full."""
     if absent:
         output.note(f"warning: inaccessible streams: {', '.join(safe(name) for name in absent)}")
 

@@ -37,7 +37,6 @@ Sequence = Annotated[int | None, Argument(metavar="SEQ", help="the message's seq
 
 
 def ask_sequence(session: Session, question: str, default: str = "") -> int:
-    """Return the sequence that the user enters. Raises UsageError without a terminal."""
     if not session.interactive:
         raise UsageError("a message is needed: give SEQ")
     from natsctl.cli.framework.prompts import Question, prompt
@@ -152,7 +151,6 @@ def view(
 
 
 def _next_page(session: Session, json: bool) -> bool:
-    """Return whether to show more; only a user at a terminal is asked."""
     import sys
 
     if json or not session.interactive or not sys.stdout.isatty():
@@ -263,7 +261,6 @@ def purge(
 
 
 def _state_changes(before: StreamState, after: StreamState) -> Iterator[str]:
-    """Yield a line for each part of a stream's state that a purge has changed."""
     rows = (
         ("Messages", count(before.messages), count(after.messages)),
         ("Bytes", format_size(before.bytes), format_size(after.bytes)),
@@ -275,7 +272,6 @@ def _state_changes(before: StreamState, after: StreamState) -> Iterator[str]:
 def _purge(
     session: Session, live: Answer[StreamInfoAnswer], subject: str, seq: int, keep: int, before_ns: int
 ) -> Purge:
-    """Return the purge request for one stream; a moment becomes the sequence at that time."""
     if before_ns:
         seq = session.run(lambda manager: sequence_at(manager, live, before_ns))
     return Purge(subject, seq, keep)

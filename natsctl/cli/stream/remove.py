@@ -31,7 +31,6 @@ StreamNames = Annotated[
 
 
 def has_pattern(words: Sequence[str] | None) -> bool:
-    """Return whether one of the patterns may match streams that the user has not named."""
     return any(is_pattern(word) for word in words or ())
 
 

@@ -270,7 +270,6 @@ def _rows(streams: Streams, order: str, reverse: bool, raw: bool) -> list[Row]:
 
 
 def _tables(streams: Streams, columns: list[Column[Row]], order: str, reverse: bool, raw: bool, leaders: bool) -> Drawn:
-    """Return the tables of a report below each other, without empty ones."""
     infos = [answer.value for answer in streams.answers]
     parts: list[Drawn | str] = [
         render_stream_report(columns, _rows(streams, order, reverse, raw)),
@@ -284,7 +283,6 @@ def _tables(streams: Streams, columns: list[Column[Row]], order: str, reverse: b
 
 
 def _document(streams: Streams, order: str, reverse: bool) -> dict[str, Any]:
-    """Return the report as data: whole streams in order, and the additional figures of the tables."""
     rows = _rows(streams, order, reverse, True)
     raw = {answer.value.config.name: answer.raw for answer in streams.answers}
     infos = [answer.value for answer in streams.answers]

@@ -137,7 +137,6 @@ def search(
 
 
 def _conclude(name: str, found: SearchTotals, *, total: bool, json: bool) -> None:
-    """Print the totals. Raises NothingReceivedError without a match."""
     searched = f"{plural(found.searched, 'message')} of Stream {safe(name)} searched"
     if total and json:
         output.emit_json({"matches": found.matches, "searched": found.searched})
@@ -152,7 +151,6 @@ def _conclude(name: str, found: SearchTotals, *, total: bool, json: bool) -> Non
 
 
 def selection_with(given: Given, pattern: str, fixed: bool, ignore_case: bool) -> MessageSelection:
-    """Return the messages that the flags and PATTERN select. Raises UsageError."""
     pick = selection_of(given)
     if pattern:
         return replace(pick, payloads=(*pick.payloads, _pattern(pattern, fixed, ignore_case)))
@@ -214,7 +212,6 @@ async def _search(
 
 
 def _start(pick: MessageSelection) -> Start:
-    """Return where reading begins: at the first sequence, else at the first time."""
     from natsctl.client.messaging.feed import Start
 
     if pick.first_seq:

@@ -189,7 +189,6 @@ def _restored(
 
 
 def _show_restored(done: Restored, json: bool) -> None:
-    """Show the stream, and always on stderr its differences from its backup."""
     for text in done.warnings:
         output.note(safe(text))
     seconds = round(done.progress.elapsed_s)
@@ -241,7 +240,6 @@ class ExportRange(NamedTuple):
     end_seq: EndSeq = None
 
     def options(self, stream: str) -> dict[str, str]:
-        """Return them as options of the data source. Raises UsageError."""
         if self.since and self.start_seq:
             raise UsageError("--since and --start-seq exclude each other")
         if self.start_seq and self.end_seq and self.start_seq > self.end_seq:
@@ -280,7 +278,6 @@ class ExportForm(NamedTuple):
     force: Annotated[bool, Option("--force", "-f", "--yes", help="replace an existing export")] = False
 
     def target(self, path: str) -> FileTarget:
-        """Return the destination and format of the messages. Raises UsageError."""
         from natsctl.spark.files.file_export import target_of
 
         return target_of(path, self.format, self.partition_by, incremental=self.incremental, force=self.force)
@@ -504,7 +501,6 @@ class StoredRows:
 
 
 def _check_open(config: StreamConfig) -> None:
-    """Raise UsageError for a stream that takes no messages, or none with a payload."""
     if config.mirror is not None or config.sealed:
         why = "is a mirror" if config.mirror is not None else "is sealed"
         raise UsageError(f"Stream {config.name} {why}: it accepts no messages")
