@@ -16,6 +16,7 @@ from natsctl.cli.framework.parameters import Option
 from natsctl.cli.framework.session import Session
 from natsctl.cli.framework.verbs import Verb, verb
 from natsctl.cli.render.page import Page, Section
+from natsctl.cli.render.server_reports import STATISTICS, render_statistics
 from natsctl.cli.render.text import count, duration, listed, safe, when, yes
 from natsctl.cli.server.overview import Server, Top
 from natsctl.cli.server.report import (
@@ -28,6 +29,7 @@ from natsctl.cli.server.report import (
     show_report,
     top,
 )
+from natsctl.client.account import overview, own_answers
 from natsctl.client.certificates import Certificate, chain
 
 UNLIMITED = "unlimited"
@@ -172,8 +174,6 @@ def info(session: Session, json: Json = False) -> None:
 
     The output of -j is the server's answer to $JS.API.INFO, with the fields `user` and `server` added.
     """
-    from natsctl.client.account import overview
-
     found, server, user = session.run(overview)
     failure = found if isinstance(found, NatsctlError) else None
     answer = None if isinstance(found, NatsctlError) else found
@@ -219,8 +219,6 @@ def tls(
 @flagged((*FILTERS, FILTER))
 def connections(session: Session, given: Given, view: View, top_rows: Top = 1000) -> None:
     """Show the account's connections, those with most subscriptions first."""
-    from natsctl.client.account import own_answers
-
     show_report(
         session,
         lambda manager: own_answers(manager, "CONNZ", request_of(given)),
@@ -231,8 +229,6 @@ def connections(session: Session, given: Given, view: View, top_rows: Top = 1000
 
 def statistics(session: Session, view: View) -> None:
     """Show the statistics of each server for the account."""
-    from natsctl.cli.render.server_reports import STATISTICS, render_statistics
-    from natsctl.client.account import own_answers
     from natsctl.client.system.reports import listed
 
     def make(answers: ServerAnswers) -> ServerReport:

@@ -31,6 +31,7 @@ from natsctl.cli.framework.consent import confirmed_edit, show_preview
 from natsctl.cli.framework.flags import Config, ConfigFile, Flag, Given, Unset, apply
 from natsctl.cli.framework.parameters import ExitError, Option, as_usage_error
 from natsctl.cli.framework.prompts import Question, prompt, prompt_confirm
+from natsctl.cli.framework.resolve import did_you_mean
 from natsctl.cli.render.change import (
     DURATIONS,
     SIZES,
@@ -288,8 +289,6 @@ def unset(config: Config, words: Sequence[str] | None, table: Sequence[Flag], mo
         flag = word.lstrip("-")
         path = by_flag.get(flag) or (flag if flag.partition(".")[0] in known else flag.replace("-", "_"))
         if path.partition(".")[0] not in known:
-            from natsctl.cli.framework.resolve import did_you_mean
-
             fields = ", ".join(sorted(known))
             raise UsageError(f"--unset {word}: no such field", hint=did_you_mean(path, known) or f"there are {fields}")
         _remove(config, path)

@@ -15,13 +15,19 @@ import msgspec
 
 from natsctl import __version__
 from natsctl.api.errors import ExitCode, NatsctlError, NotFoundError, UsageError
+from natsctl.api.times import parse_time
 from natsctl.api.units import SECOND, format_duration, parse_duration, plural
 from natsctl.cli.framework import output
 from natsctl.cli.framework.flags import Json, Raw
 from natsctl.cli.framework.parameters import Argument, Option, as_usage_error
+from natsctl.cli.framework.resolve import did_you_mean
 from natsctl.cli.framework.session import Session
 from natsctl.cli.framework.verbs import verb
+from natsctl.cli.render.page import Page
+from natsctl.cli.render.tables import render_table
 from natsctl.cli.render.text import safe, stamp
+from natsctl.client.atomic_file import atomic_write
+from natsctl.client.message import DryRunError
 
 if TYPE_CHECKING:
     from natsctl.client.audit.analysis import Analysis, CheckResult, Threshold
@@ -117,7 +123,6 @@ def gather(
     Needs a user of the system account, and changes nothing on the servers. An existing bundle is replaced.
     """
     from natsctl.client.audit.gather import gather_bundle
-    from natsctl.client.message import DryRunError
 
     chosen = parts.selection
     path = target or Path(tempfile.gettempdir()) / f"audit-archive-{int(time.time())}.zip"
@@ -228,17 +233,12 @@ def _pairs(given: Sequence[str]) -> dict[str, str]:
 
 
 def _check_codes(skip: Sequence[str], known: Sequence[str]) -> None:
-    from natsctl.cli.framework.resolve import did_you_mean
-
     for code in skip:
         if code.upper() not in known:
             raise UsageError(f"--skip: no check has the code {code}", hint=did_you_mean(code.upper(), list(known)))
 
 
 def _save(path: Path, report: Analysis, *, dry_run: bool) -> None:
-    from natsctl.client.atomic_file import atomic_write
-    from natsctl.client.message import DryRunError
-
     if dry_run:
         raise DryRunError(effect={"file": str(path)})
     with as_usage_error(str(path)), atomic_write(path) as file:
@@ -246,8 +246,6 @@ def _save(path: Path, report: Analysis, *, dry_run: bool) -> None:
 
 
 def _show(report: Analysis, source: Path, limit: int) -> None:
-    from natsctl.cli.render.page import Page
-
     colour = output.has_color(sys.stdout)
     captured = _moment(report.metadata.capture_timestamp)
     output.emit(f'NATS Audit Report "{safe(str(source))}" captured at {captured}\n')
@@ -284,8 +282,6 @@ def _show_examples(result: CheckResult, limit: int) -> None:
 
 
 def _moment(text: str) -> str:
-    from natsctl.api.times import parse_time
-
     try:
         return stamp(parse_time(text))
     except (ValueError, OverflowError):
@@ -294,7 +290,6 @@ def _moment(text: str) -> str:
 
 def checks(json: Json = False) -> None:
     """List the checks of `audit analyze` with their thresholds."""
-    from natsctl.cli.render.tables import render_table
     from natsctl.client.audit.analysis import all_checks
 
     found = [check.check for check in all_checks()]
@@ -353,8 +348,6 @@ def _print(bundle: Bundle, found: Sequence[Artifact]) -> None:
 
 
 def _list(found: Sequence[Artifact]) -> None:
-    from natsctl.cli.render.tables import render_table
-
     rows = [
         (
             one.tags.get("artifact_type") or one.tags.get("special", ""),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 from natsctl.api.errors import UsageError, file_errors
 from natsctl.api.units import plural
 from natsctl.cli.framework import output
+from natsctl.cli.framework.consent import check_consent, confirmed
 from natsctl.cli.framework.flags import (
     DURATION,
     ON,
@@ -27,9 +28,14 @@ from natsctl.cli.framework.flags import (
     choice,
     flagged,
 )
+from natsctl.cli.framework.live import progress
 from natsctl.cli.framework.parameters import Argument, Option, as_usage_error
+from natsctl.cli.framework.resolve import suggesting
 from natsctl.cli.framework.session import Session
 from natsctl.cli.framework.verbs import Verb, verb
+from natsctl.cli.messaging.bodies import check_target
+from natsctl.cli.render.measurements import render_clients, render_report
+from natsctl.cli.render.text import safe
 from natsctl.client.bench.load import DEFAULT_BUCKET, DEFAULT_CONSUMER, DEFAULT_STREAM, Load
 
 if TYPE_CHECKING:
@@ -147,8 +153,6 @@ def bench(
 
 
 def load_of(kind: str, given: Given, subject: str) -> Load:
-    from natsctl.cli.messaging.bodies import check_target
-
     fields: dict[str, Any] = {"kind": kind}
     for name, value in given.items():
         fields[FIELDS[name]] = tuple(value) if isinstance(value, list) else value
@@ -163,9 +167,6 @@ def load_of(kind: str, given: Given, subject: str) -> Load:
 
 def _may_purge(session: Session, load: Load, force: bool) -> bool:
     """Return whether to purge; the user must confirm it for a stream that was not created for benchmarks."""
-    from natsctl.cli.framework.consent import check_consent, confirmed
-    from natsctl.cli.framework.resolve import suggesting
-
     if load.stream_name in (DEFAULT_STREAM, f"KV_{DEFAULT_BUCKET}"):
         return True
     check_consent(session, f"purge Stream {load.stream_name}", force)
@@ -176,8 +177,6 @@ def _may_purge(session: Session, load: Load, force: bool) -> bool:
 
 
 async def _measured(manager: Manager, load: Load, *, quiet: bool, json: bool) -> Report:
-    from natsctl.cli.framework.live import progress
-    from natsctl.cli.render.text import safe
     from natsctl.client.bench.benchmark import measure, prepared
 
     async with prepared(manager, load) as lines:
@@ -205,8 +204,6 @@ def _show(report: Report, json: bool) -> None:
     if json:
         output.emit_json(report)
         return
-    from natsctl.cli.render.measurements import render_clients, render_report
-
     output.show_page(render_report(report))
     if report.clients > 1:
         output.emit("")

@@ -11,8 +11,11 @@ from natsctl.api.model import Model
 from natsctl.api.units import plural
 from natsctl.cli.framework import output
 from natsctl.cli.framework.flags import Json
+from natsctl.cli.framework.help import columns
 from natsctl.cli.framework.parameters import Argument, Option, as_usage_error
+from natsctl.cli.framework.resolve import did_you_mean
 from natsctl.cli.framework.session import Session
+from natsctl.client.message import DryRunError, Planned
 
 
 class Line(Model, kw_only=True):
@@ -67,8 +70,6 @@ def cheat(
     elif topic or everything:
         output.emit("\n\n".join(text(one) for one in found))
     elif not save:
-        from natsctl.cli.framework.help import columns
-
         output.emit("\n".join(columns([(one.name, one.title) for one in found])))
         output.note("natsctl cheat TOPIC shows its examples")
 
@@ -76,8 +77,6 @@ def cheat(
 def _named(name: str, known: Sequence[Topic]) -> Topic:
     found = next((topic for topic in known if topic.name == name.lower()), None)
     if found is None:
-        from natsctl.cli.framework.resolve import did_you_mean
-
         names = [topic.name for topic in known]
         raise NotFoundError(f"no topic {name}", hint=did_you_mean(name, names) or f"there are {', '.join(names)}")
     return found
@@ -96,8 +95,6 @@ def text(topic: Topic) -> str:
 def _save(found: Sequence[Topic], folder: Path, *, dry_run: bool) -> None:
     files = [(folder / f"natsctl-{one.name}", f"{text(one)}\n") for one in found]
     if dry_run:
-        from natsctl.client.message import DryRunError, Planned
-
         raise DryRunError(*(Planned(str(path), content.encode()) for path, content in files))
     with as_usage_error(f"--save {folder}"):
         folder.mkdir(parents=True, exist_ok=True)

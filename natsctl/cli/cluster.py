@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import time
 from collections.abc import Iterator
@@ -134,8 +135,6 @@ def _cluster_folder(given: Path | None, name: str) -> Path:
 
 
 def _check_name(name: str) -> None:
-    import re
-
     if not re.fullmatch("[A-Za-z0-9][A-Za-z0-9_-]{0,62}", name):
         raise UsageError(f"--name: expected letters, digits, - and _, not {name!r}")
 

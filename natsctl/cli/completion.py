@@ -19,6 +19,7 @@ from natsctl.cli.framework.parameters import Argument, as_usage_error
 from natsctl.cli.framework.session import Session
 from natsctl.cli.framework.verbs import Verb, verb
 from natsctl.cli.render.text import safe
+from natsctl.client.message import DryRunError, Planned
 
 
 def script(shell: str) -> str:
@@ -86,8 +87,6 @@ def install(
         wanted.append((place.startup, _with_line(_text(place.startup), place.line)))
     changed = [(path, text) for path, text in wanted if _text(path) != text]
     if session.dry_run:
-        from natsctl.client.message import DryRunError, Planned
-
         raise DryRunError(*(Planned(str(path), text.encode()) for path, text in changed))
     for path, text in changed:
         _write(path, text)

@@ -17,6 +17,8 @@ from natsctl.cli.framework.consent import confirmed
 from natsctl.cli.framework.flags import Force, IfNotExists, Json, MissingOk
 from natsctl.cli.framework.globals import CONTEXT_KEYS
 from natsctl.cli.framework.parameters import Argument, ExitError, Option
+from natsctl.cli.framework.prompts import prompt_name
+from natsctl.cli.framework.resolve import did_you_mean
 from natsctl.cli.framework.session import Session
 from natsctl.cli.framework.verbs import verb
 from natsctl.cli.render.page import Page
@@ -24,6 +26,7 @@ from natsctl.cli.render.tables import Table, render_table
 from natsctl.cli.render.text import duration, safe
 from natsctl.client.context_file import EMPTY, Document, Keys, complete, document_of, embedded, redacted
 from natsctl.client.contexts import ContextNotFoundError, Contexts, write
+from natsctl.client.message import DryRunError, Planned
 from natsctl.client.servers import DEFAULT_URL, CheckedContext, check
 from natsctl.client.settings import expand_path, overriding
 
@@ -120,8 +123,6 @@ def of_user() -> Contexts:
 
 def known(contexts: Contexts, name: str) -> str:
     if not contexts.exists(name):
-        from natsctl.cli.framework.resolve import did_you_mean
-
         failure = ContextNotFoundError(f"unknown context {name!r}", contexts.names())
         failure.hint = did_you_mean(name, failure.known) or failure.hint
         raise failure
@@ -135,8 +136,6 @@ def current(session: Session, contexts: Contexts) -> str:
 def carry_out(session: Session, writes: Sequence[FileChange], shown: Document | None = None) -> None:
     """Write the files, or end a dry run with them; `shown` replaces the content of the first one."""
     if session.dry_run:
-        from natsctl.client.message import DryRunError, Planned
-
         bodies: list[Any] = [one.text.encode() if one.text is not None else None for one in writes]
         if shown is not None:
             bodies[0] = shown
@@ -174,8 +173,6 @@ def picked(session: Session, contexts: Contexts, given: str | None) -> str:
         return known(contexts, given)
     if not session.interactive:
         raise UsageError("a context is needed: give CONTEXT")
-    from natsctl.cli.framework.prompts import prompt_name
-
     if not (names := contexts.names()):
         raise ContextNotFoundError("no contexts are defined", [])
     return prompt_name("Select a Context", names)
@@ -341,8 +338,6 @@ def _unset(words: Sequence[str] | None) -> Document:
         key = word.lstrip("-").replace("-", "_")
         key = CONTEXT_KEYS.get(key, key)
         if key not in EMPTY:
-            from natsctl.cli.framework.resolve import did_you_mean
-
             raise UsageError(f"--unset {word}: no such key", hint=did_you_mean(key, [*EMPTY, *CONTEXT_KEYS]))
         taken[key] = EMPTY[key]
     return taken

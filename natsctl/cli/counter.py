@@ -11,6 +11,7 @@ import msgspec
 from natsctl.cli.framework import output
 from natsctl.cli.framework.flags import Details, Json, Names, check_details
 from natsctl.cli.framework.parameters import Argument, Option
+from natsctl.cli.framework.resolve import suggesting
 from natsctl.cli.framework.session import Session
 from natsctl.cli.framework.verbs import verb
 from natsctl.cli.render.page import Page
@@ -84,7 +85,6 @@ def ls(
 
     With -j their subjects are one array, and with -j --details whole objects.
     """
-    from natsctl.cli.framework.resolve import suggesting
     from natsctl.client.counters import counters
 
     check_details(details, json)
@@ -102,7 +102,6 @@ def ls(
 
 
 def _counter(session: Session, subject: str, stream: str) -> Counter:
-    from natsctl.cli.framework.resolve import suggesting
     from natsctl.cli.messaging.bodies import check_target
     from natsctl.client.counters import counter
 

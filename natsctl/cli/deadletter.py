@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,6 +12,7 @@ import msgspec
 from natsctl.api.errors import ApiResponseError, ErrCode, NatsctlError, UsageError
 from natsctl.api.model import Model
 from natsctl.api.subjects import subject_fault
+from natsctl.api.times import format_time
 from natsctl.api.units import parse_length, plural
 from natsctl.cli.framework import output
 from natsctl.cli.framework.consent import check_consent, confirmed
@@ -29,6 +31,9 @@ from natsctl.cli.framework.parameters import Argument, Option
 from natsctl.cli.framework.resolve import pick_stream, suggesting
 from natsctl.cli.framework.session import Session
 from natsctl.cli.framework.verbs import verb
+from natsctl.cli.messaging.bodies import emit_body
+from natsctl.cli.render.message import render_headers
+from natsctl.cli.render.page import Page
 from natsctl.cli.render.tables import render_table
 from natsctl.cli.render.text import ago, count, safe, when
 from natsctl.client.deadletters.capture import EVERY_STREAM, CaptureOptions, capture_streams, capture_to_disable
@@ -280,30 +285,20 @@ def show(
         return
     output.show_page(_page(letters, message, explanation))
     if message is not None:
-        from natsctl.cli.messaging.bodies import emit_body
-
         output.emit("\nData:\n")
         emit_body(message.body)
 
 
 def _document(message: FailedMessage) -> dict[str, Any]:
-    import base64
-
     headers: dict[str, list[str]] = {}
     for name, value in message.headers:
         headers.setdefault(name, []).append(value)
-    from natsctl.api.times import format_time
-
     stored = format_time(message.time_ns)
     data = base64.b64encode(message.body).decode()
     return {"subject": message.subject, "seq": message.seq, "time": stored, "headers": headers, "data": data}
 
 
 def _page(letters: Sequence[DeadLetter], message: FailedMessage | None, explanation: MessageExplanation | None) -> Page:
-    from natsctl.api.times import format_time
-    from natsctl.cli.render.message import render_headers
-    from natsctl.cli.render.page import Page
-
     last = letters[-1]
     page = Page(f"Message {last.seq:,} of Stream {safe(last.stream)}: {safe(last.reason)}")
     section = page.section()

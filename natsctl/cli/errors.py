@@ -16,10 +16,12 @@ from natsctl.api.model import Model, WireEnum
 from natsctl.cli.framework import output
 from natsctl.cli.framework.flags import Json
 from natsctl.cli.framework.parameters import Argument, Option, as_usage_error
+from natsctl.cli.framework.resolve import did_you_mean
 from natsctl.cli.framework.session import Session
 from natsctl.cli.framework.verbs import verb
 from natsctl.cli.render.page import Page
 from natsctl.cli.render.tables import Table, render_table
+from natsctl.client.atomic_file import atomic_write
 
 _USES = {"legacy": "older servers only", "reserved": "has a number, but is never sent"}
 
@@ -213,8 +215,6 @@ def lookup(
     known = defined_errors(errors)
     found = next((one for one in known if code.lower() in (str(one.err_code), one.constant.lower())), None)
     if found is None:
-        from natsctl.cli.framework.resolve import did_you_mean
-
         names = [one.constant for one in known] + [str(one.err_code) for one in known]
         hint = did_you_mean(code, names) or "natsctl errors ls MATCH searches them"
         raise NotFoundError(f"there is no error {code}", hint=hint)
@@ -272,8 +272,6 @@ def edit(
     if session.dry_run:
         output.emit(json.dumps(wanted, indent=2, ensure_ascii=False))
         return
-    from natsctl.client.atomic_file import atomic_write
-
     with as_usage_error(file), atomic_write(Path(file)) as out:
         out.write((json.dumps(kept, indent=2, ensure_ascii=False) + "\n").encode())
     validate(file)

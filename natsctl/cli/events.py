@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 from natsctl.api.errors import UsageError
@@ -30,6 +31,7 @@ from natsctl.cli.messaging.receive import ListenOptions, follow, listen
 from natsctl.cli.render.event import cloud_event, parse_event, render_event, render_short
 from natsctl.cli.render.text import safe
 from natsctl.client.messaging.events import SOURCES, SYSTEM_ONLY, EventFilter, chosen, gets_server_events, make_filter
+from natsctl.client.messaging.feed import Start, feed_of_stream
 
 if TYPE_CHECKING:
     from natsctl.client.manager import Manager
@@ -122,8 +124,6 @@ def events(
 
 
 async def _live(manager: Manager, kinds: dict[str, bool | None], listening: ListenOptions, show: EventPrinter) -> None:
-    from dataclasses import replace
-
     if not listening.subjects or any(kinds.values()):
         wanted = chosen({kind: kinds.get(kind) for kind in SOURCES})
         if SYSTEM_ONLY in wanted and not kinds.get(SYSTEM_ONLY) and not await gets_server_events(manager.connection):
@@ -139,10 +139,6 @@ async def _live(manager: Manager, kinds: dict[str, bool | None], listening: List
 async def _stored(
     manager: Manager, stream: str, since_ns: int | None, listening: ListenOptions, show: EventPrinter
 ) -> None:
-    from dataclasses import replace
-
-    from natsctl.client.messaging.feed import Start, feed_of_stream
-
     start = Start("by_start_time", since_ns) if since_ns else Start()
     listening = replace(listening, subjects=listening.subjects or (f"Stream {stream}",))
     filters = [subject for subject in listening.subjects if not subject.startswith("Stream ")]

@@ -14,6 +14,7 @@ from natsctl.cli.framework.parameters import Argument, Option
 from natsctl.cli.framework.resolve import pick_consumer, pick_stream, suggesting
 from natsctl.cli.framework.session import Session
 from natsctl.cli.framework.verbs import verb
+from natsctl.cli.render.page import Page
 from natsctl.cli.render.text import safe
 
 if TYPE_CHECKING:
@@ -83,8 +84,6 @@ def _explain(
 
 
 def explanation_page(explanation: Explanation) -> Page:
-    from natsctl.cli.render.page import Page
-
     page = Page(f"{safe(explanation.about)}: {safe(explanation.verdict)}")
     for number, cause in enumerate(explanation.causes):
         section = page.section("" if number == 0 else f"Also: {safe(cause.text)}")

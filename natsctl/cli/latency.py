@@ -9,6 +9,7 @@ from natsctl.api.errors import ExitCode, UsageError
 from natsctl.api.units import parse_size
 from natsctl.cli.framework import output
 from natsctl.cli.framework.flags import Json, Progress, length_option
+from natsctl.cli.framework.live import progress
 from natsctl.cli.framework.parameters import Argument, Option, as_usage_error
 from natsctl.cli.framework.session import Session
 from natsctl.cli.render.text import safe
@@ -49,7 +50,6 @@ def latency(
 
 
 async def _measured(manager: Manager, server_b: str, test: LatencyTest, *, quiet: bool) -> LatencyReport:
-    from natsctl.cli.framework.live import progress
     from natsctl.client.dial import connect
     from natsctl.client.latency import measure_latency
     from natsctl.client.servers import server_urls

@@ -13,7 +13,9 @@ from natsctl.api.units import plural
 from natsctl.cli.framework import output
 from natsctl.cli.framework.consent import confirmed_at_terminal
 from natsctl.cli.framework.flags import length_option
+from natsctl.cli.framework.live import progress
 from natsctl.cli.framework.parameters import Argument, Option
+from natsctl.cli.framework.prompts import prompt_name
 from natsctl.cli.framework.resolve import did_you_mean, suggesting
 from natsctl.cli.render.text import count, safe
 from natsctl.client.leaders import (
@@ -131,8 +133,6 @@ def _announce_groups(infos: Mapping[ClusterAsset, Info]) -> None:
 def _moved(
     session: Session, moves: Sequence[tuple[ClusterAsset, str]], wait_s: float, *, quiet: bool
 ) -> list[dict[str, str]]:
-    from natsctl.cli.framework.live import progress
-
     done: list[dict[str, Any]] = []
     with progress("Moving leaders", len(moves), "leaders", quiet=quiet) as bar:
         for number, (asset, target) in enumerate(moves, 1):
@@ -148,8 +148,6 @@ def pick_peer(session: Session, asset: ClusterAsset, given: str | None, peers: S
     if given is None:
         if not session.interactive:
             raise UsageError("a server is needed: give PEER")
-        from natsctl.cli.framework.prompts import prompt_name
-
         return prompt_name("Select a Peer", list(peers))
     if given not in peers:
         hint = did_you_mean(given, peers) or f"it is on {', '.join(peers)}"

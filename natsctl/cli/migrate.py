@@ -6,6 +6,7 @@ import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
+from urllib.parse import quote
 
 from natsctl.api.errors import UsageError
 from natsctl.api.subjects import is_valid_name
@@ -22,9 +23,13 @@ from natsctl.cli.backup.transfer_flags import (
 )
 from natsctl.cli.framework import output
 from natsctl.cli.framework.flags import Json, Progress, read_past_moment
+from natsctl.cli.framework.live import progress as shown
 from natsctl.cli.framework.parameters import Argument, Option
+from natsctl.cli.framework.resolve import did_you_mean
 from natsctl.cli.framework.session import Session
+from natsctl.cli.render.backup import render_migration
 from natsctl.cli.render.text import count, duration, safe
+from natsctl.wire.server_url import without_login
 
 if TYPE_CHECKING:
     from natsctl.client.backup.transfer import RetryingManager
@@ -115,11 +120,9 @@ def migrate(
     place = folder or _folder(origin, destination, partial=options.partial)
 
     async def work(here: RetryingManager, there: RetryingManager) -> MigrationReport:
-        from natsctl.cli.framework.live import progress as shown
         from natsctl.client.migration.destination import MigrationDestination
         from natsctl.client.migration.migration import Migration
         from natsctl.client.migration.origin import MigrationOrigin
-        from natsctl.wire.server_url import without_login
 
         tags = tuple(placing.tag or ())
         side = MigrationDestination(without_login(destination), there, placing.replicas, placing.cluster, tags)
@@ -138,10 +141,6 @@ def migrate(
 
 def _folder(origin: str, destination: str, *, partial: bool) -> Path:
     """Return the folder of a migration: below `natsctl/migrations` in XDG_STATE_HOME (~/.local/state)."""
-    from urllib.parse import quote
-
-    from natsctl.wire.server_url import without_login
-
     home = os.environ.get("XDG_STATE_HOME")
     top = Path(home) if home else Path.home() / ".local" / "state"
     name = "--".join(quote(without_login(side), safe="") for side in (origin, destination))
@@ -179,7 +178,6 @@ def _between(
 
 
 def _target(session: Session, text: str) -> Target:
-    from natsctl.cli.framework.resolve import did_you_mean
     from natsctl.client.contexts import ContextNotFoundError, Contexts
     from natsctl.client.servers import Target, TargetKind, server_urls, target_of
     from natsctl.client.settings import DEFAULT_TIMEOUT_S, Settings
@@ -198,8 +196,6 @@ def _show(report: MigrationReport, json: bool) -> None:
     if json:
         output.emit_json(report)
         return
-    from natsctl.cli.render.backup import render_migration
-
     output.show_table(render_migration(report))
     for stream in report.streams:
         for text in stream.warnings:

@@ -65,6 +65,7 @@ from natsctl.cli.messaging.bodies import STDIN
 from natsctl.cli.render.text import safe
 from natsctl.client.asset_config import new_object_bucket, set_ttl
 from natsctl.client.buckets import OBJECTS, WatchOptions
+from natsctl.client.message import DryRunError
 from natsctl.client.object_store import Meta, ObjectBucket, ObjectNotFoundError, StoredObject, beside, objects
 from natsctl.client.object_store import get as get_object
 from natsctl.client.object_store import put as put_object
@@ -273,8 +274,6 @@ def _into_file(
     session: Session, bucket: ObjectBucket, found: StoredObject, path: Path, *, bar: bool, json: bool
 ) -> None:
     if session.dry_run:
-        from natsctl.client.message import DryRunError
-
         raise DryRunError(effect={"writes_file": str(path), "bytes": found.size})
     with beside(path) as file:
         _fetch(session, bucket, found, file, bar=bar, quiet=json or found.size < SMALL_BYTES)

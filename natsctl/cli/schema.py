@@ -30,6 +30,7 @@ from natsctl.cli.framework.session import Session
 from natsctl.cli.framework.verbs import Verb, verb
 from natsctl.cli.render.tables import Table, render_table
 from natsctl.cli.render.text import body_text, safe
+from natsctl.client.message import NO_RESPONDERS, DryRunError, Planned
 
 Names = list[str]
 """Names, as `-n -j` and commands without details print them."""
@@ -366,11 +367,7 @@ def request(
 ) -> None:
     """Send a request and check the answer against the schema of its `type`, or of --schema."""
     if session.dry_run:
-        from natsctl.client.message import DryRunError, Planned
-
         raise DryRunError(Planned(subject, body.encode()))
-    from natsctl.client.message import NO_RESPONDERS
-
     message = session.run(lambda manager: manager.connection.request(subject, body.encode()))
     if message.status == NO_RESPONDERS:
         raise UnreachableError(f"no responders on {subject}")

@@ -17,6 +17,7 @@ from natsctl.api.units import plural
 from natsctl.cli.framework import output
 from natsctl.cli.framework.flags import Header, Json, Names, Raw
 from natsctl.cli.framework.parameters import Argument, Option
+from natsctl.cli.framework.resolve import did_you_mean
 from natsctl.cli.framework.session import Session
 from natsctl.cli.framework.verbs import verb
 from natsctl.cli.messaging.bodies import Body, ForceStdin, SendOn, Templates, Translate, filled, read_headers
@@ -27,6 +28,7 @@ from natsctl.cli.render.page import Page, Section
 from natsctl.cli.render.tables import Table, render_table
 from natsctl.cli.render.text import ago, count, safe, when
 from natsctl.client import services
+from natsctl.client.message import DryRunError, Planned
 from natsctl.client.messaging.messages import Outgoing
 from natsctl.client.messaging.request_reply import ReplyLimits, ask
 from natsctl.client.services import (
@@ -122,8 +124,6 @@ def serve(
     """Run a service that echoes requests on NAME.echo, until Ctrl-C; -H adds headers to its answers."""
     service = EchoService(name, read_headers(header))
     if session.dry_run:
-        from natsctl.client.message import DryRunError
-
         raise DryRunError(effect={"serves": f"{name}.echo"})
 
     def listening() -> None:
@@ -239,8 +239,6 @@ def request(
     json: Json = False,
 ) -> None:
     """Send a request to an endpoint of a service and show the answer; an error of the service is a failure (exit 1)."""
-    from natsctl.cli.framework.resolve import did_you_mean
-
     show = AnswerPrinter(raw, json, count == 1 and send_on == "eof", translate)
     headers = read_headers(header)
 
@@ -262,8 +260,6 @@ def request(
 
 
 def _preview(message: Outgoing, count: int) -> None:
-    from natsctl.client.message import DryRunError, Planned
-
     planned = Planned(message.subject, message.body, message.headers or None)
     raise DryRunError(planned, effect={"requests": count})
 

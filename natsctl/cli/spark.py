@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Annotated
 
 from natsctl.api.errors import ExitCode, NotFoundError
@@ -12,6 +13,7 @@ from natsctl.cli.framework.flags import Conf, JavaPath, Json
 from natsctl.cli.framework.parameters import Option
 from natsctl.cli.framework.session import Session
 from natsctl.cli.framework.verbs import verb
+from natsctl.cli.render.text import safe
 from natsctl.client.message import DryRunError
 from natsctl.spark.session.connect import (
     BackgroundServer,
@@ -22,6 +24,7 @@ from natsctl.spark.session.connect import (
     start_server,
     stop_server,
 )
+from natsctl.spark.session.spark_options import SparkOptions, parse_conf
 
 
 class WarmStart(Model, kw_only=True):
@@ -56,7 +59,6 @@ def doctor(
     Ends with 1 if Spark cannot start.
     """
     from natsctl.spark.session.doctor import check_up
-    from natsctl.spark.session.spark_options import SparkOptions
 
     found = check_up(SparkOptions(master="local[*]", java=java), start=start)
     if json:
@@ -80,10 +82,8 @@ def warm(
     long as it fits the Java and the Spark that are installed. To measure a
     start: natsctl spark doctor --start.
     """
-    from natsctl.cli.render.text import safe
     from natsctl.spark.session.doctor import archive_of
     from natsctl.spark.session.doctor import warm as make
-    from natsctl.spark.session.spark_options import SparkOptions
 
     options = SparkOptions(master="local[*]", java=java)
     if session.dry_run:
@@ -129,8 +129,6 @@ def start(
     It listens on the loopback address and needs a token that only this user has. It takes about 1 GB of memory until
     natsctl spark stop.
     """
-    from natsctl.spark.session.spark_options import SparkOptions, parse_conf
-
     options = SparkOptions(master=master, java=java, conf=parse_conf(conf))
     options.check()
     server = running_server()
@@ -168,8 +166,6 @@ def _running() -> BackgroundServer:
 
 
 def _shape(server: BackgroundServer) -> SparkServer:
-    from datetime import UTC, datetime
-
     return SparkServer(
         running=server.runs,
         pid=server.pid,

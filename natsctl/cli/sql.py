@@ -14,9 +14,13 @@ from natsctl.api.errors import NatsctlError, NotFoundError, UsageError
 from natsctl.api.model import Model
 from natsctl.cli.framework import output
 from natsctl.cli.framework.flags import Json, Rounds, SparkFlags, Watch, check_rounds
+from natsctl.cli.framework.live import emit_each, paced, watch
 from natsctl.cli.framework.parameters import Argument, Option, as_usage_error
+from natsctl.cli.framework.resolve import did_you_mean
 from natsctl.cli.framework.session import Session
+from natsctl.cli.render.text import safe
 from natsctl.spark.sql_tables import BUCKET_COLUMNS, Catalogue, relations, split_statements, tokens
+from natsctl.spark.stream_frames import STREAM_COLUMNS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -81,8 +85,6 @@ class BackupTables:
         self.catalogue = Catalogue(self._paths)
 
     def check(self, stream: str) -> None:
-        from natsctl.cli.framework.resolve import did_you_mean
-
         if stream not in self._paths:
             names = ", ".join(self._paths)
             raise NotFoundError(
@@ -145,16 +147,11 @@ class OutputOptions:
         if self.every_s is None:
             self.once(look())
         elif self.json:
-            from natsctl.cli.framework.live import emit_each
-
             emit_each(lambda: look().cut(self.limit).documents(), self.every_s, self.rounds)
         elif self.csv:
-            from natsctl.cli.framework.live import paced
-
             for _ in paced(self.every_s, self.rounds):
                 self.once(look())
         else:
-            from natsctl.cli.framework.live import watch
             from natsctl.cli.render.spark_reports import render_result
 
             watch(lambda: render_result(look().cut(self.limit)), self.every_s, rounds=self.rounds)
@@ -168,10 +165,7 @@ class OutputOptions:
             output.note("done: the statement returns no rows")
             return
         if self.csv:
-            import sys
-
             from natsctl.cli.render.spark_reports import csv_text
-            from natsctl.cli.render.text import safe
 
             output.emit(csv_text(found, safe) if sys.stdout.isatty() else csv_text(found))
         else:
@@ -199,7 +193,6 @@ class SparkQueries:
         self._known: tuple[SparkSession, Queries] | None = None
 
     def check(self, text: str) -> None:
-        from natsctl.cli.framework.resolve import did_you_mean
         from natsctl.spark.session.connect import remote_for
         from natsctl.spark.sql_queries import check_changes_nothing, check_form, check_named
 
@@ -240,7 +233,6 @@ class SparkQueries:
         )
 
     def _queries(self, opened: SparkSession, options: dict[str, str]) -> Queries:
-        from natsctl.cli.framework.resolve import did_you_mean
         from natsctl.spark.sql_queries import Queries
 
         if self._known is None or self._known[0] is not opened:
@@ -445,8 +437,6 @@ def _asking(tables: Tables) -> Any:
     from prompt_toolkit.completion import WordCompleter
     from prompt_toolkit.history import FileHistory
     from prompt_toolkit.output import create_output
-
-    from natsctl.spark.stream_frames import STREAM_COLUMNS
 
     words = [*_KEYWORDS, *dict.fromkeys((*STREAM_COLUMNS, *BUCKET_COLUMNS)), *tables.catalogue.names]
     path = history_path()

@@ -18,6 +18,7 @@ from natsctl.api.times import parse_time
 from natsctl.api.units import format_size, plural
 from natsctl.cli.framework import output
 from natsctl.cli.framework.flags import Json, interval_seconds
+from natsctl.cli.framework.live import next_view, paced, watch
 from natsctl.cli.framework.parameters import Argument, Option, as_usage_error
 from natsctl.cli.framework.session import Session
 from natsctl.cli.render.tables import render_table
@@ -129,8 +130,6 @@ class Shown:
 
 
 def _show(session: Session, looker: Top, shown: Shown, every_s: float, rounds: int, json: bool) -> None:
-    from natsctl.cli.framework.live import next_view, paced, watch
-
     if not json and not shown.delimiter:
         watch(
             lambda: (

@@ -17,12 +17,15 @@ from natsctl.cli.framework import output
 from natsctl.cli.framework.consent import can_ask, confirmed
 from natsctl.cli.framework.flags import DURATION, LIMIT, SIZE, SWITCH, WORDS, Flag, Force, Given, Json, choice, flagged
 from natsctl.cli.framework.parameters import Argument, Option
+from natsctl.cli.framework.prompts import Question, prompt
 from natsctl.cli.framework.session import Session
 from natsctl.cli.render.auth import add_account
 from natsctl.cli.render.page import Page
 from natsctl.cli.render.tables import render_table
 from natsctl.cli.render.text import count, safe, yes
+from natsctl.client.auth.account_claims import disable_jetstream, enable_jetstream, has_jetstream, set_limits
 from natsctl.client.auth.claims import Document, add_tags, put, read_claims, remove_tags, typed
+from natsctl.client.auth.keys import kind_of
 from natsctl.client.message import NO_RESPONDERS, DryRunError, Planned
 
 if TYPE_CHECKING:
@@ -120,8 +123,6 @@ def asked(session: Session, word: str, text: str, help: str) -> str:
     """Return a person's answer to the question for an argument; raises UsageError without a terminal."""
     if not can_ask(session):
         raise UsageError(f"{word} is missing")
-    from natsctl.cli.framework.prompts import Question, prompt
-
     return str(prompt(Question(text, help, required=True)))
 
 
@@ -188,8 +189,6 @@ def add(
 
 
 def _asked_limits(given: Given) -> Given:
-    from natsctl.cli.framework.prompts import Question, prompt
-
     asked_limits = dict(given)
     for name, text, default in (
         ("--connections", "Maximum Connections", "-1"),
@@ -213,8 +212,6 @@ def _check_jetstream(given: Given, *, enabled: bool) -> None:
 
 
 def configure(account: ManagedAccount, given: Given) -> None:
-    from natsctl.client.auth.account_claims import disable_jetstream, enable_jetstream, has_jetstream, set_limits
-
     set_limits(account, {str(flag.to): given[flag.name] for flag in _PLAIN if flag.name in given})
     if "--bearer" in given:
         set_limits(account, {"disallow_bearer": not given["--bearer"]})
@@ -236,8 +233,6 @@ def configure(account: ManagedAccount, given: Given) -> None:
 @flagged((*SETTINGS, Flag("--no-tags", WORDS, "no_tags", "tags to remove")))
 def edit(session: Session, given: Given, chosen: AccountFlags, json: Json = False) -> None:
     """Change the settings of an account that are given; servers know them once the account is pushed."""
-    from natsctl.client.auth.account_claims import has_jetstream
-
     place, found = chosen.find(session)
     _check_jetstream(given, enabled=has_jetstream(found))
     if not given:
@@ -260,8 +255,6 @@ def ls(
     json: Json = False,
 ) -> None:
     """List the accounts of an operator."""
-    from natsctl.client.auth.account_claims import has_jetstream
-
     owner = picked_operator(session, store(), operator)
     found = [
         ListedAccount(one.name, one.subject, len(one.users), has_jetstream(one), one.is_system)
@@ -349,8 +342,6 @@ def query(
     json: Json = False,
 ) -> None:
     """Get an account's JWT from the servers, logged in to the system account, and show it."""
-    from natsctl.client.auth.keys import kind_of
-
     known = kind_of(account) == "account"
     subject = account if known else AccountFlags(account, operator).find(session)[1].subject
     token = session.run(lambda manager: _looked_up(manager, subject))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import msgspec
 
 from natsctl.api.errors import UsageError
+from natsctl.api.subject_transform import TransformError, check_mapping
 from natsctl.cli.auth.account_settings import Removed, asked, show_list, store_account
 from natsctl.cli.auth.selection import AccountFlags, picked
 from natsctl.cli.framework import output
@@ -19,6 +20,7 @@ from natsctl.cli.render.page import Page
 from natsctl.cli.render.text import count, safe
 from natsctl.client.auth.account_claims import add_mapping, mappings_of, read_mappings, remove_mapping, set_mapping
 from natsctl.client.auth.claims import Document
+from natsctl.client.auth.operators import EntityNotFoundError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -108,8 +110,6 @@ def mapping_add(
 
 
 def _check_mapping(source: str, target: str) -> None:
-    from natsctl.api.subject_transform import TransformError, check_mapping
-
     try:
         check_mapping(source, target)
     except TransformError as failure:
@@ -121,8 +121,6 @@ def _picked_mapping(session: Session, account: ManagedAccount, source: str | Non
     known = list(mappings_of(account))
     source = picked(session, source, "SOURCE", "Select a mapping", known)
     if source not in known:
-        from natsctl.client.auth.operators import EntityNotFoundError
-
         raise EntityNotFoundError("mapping", source, known, f"account {account.name}")
     return source
 

@@ -15,10 +15,16 @@ from natsctl.cli.framework import output
 from natsctl.cli.framework.consent import can_ask, check_consent, confirmed
 from natsctl.cli.framework.flags import Force, Json, Names
 from natsctl.cli.framework.parameters import Argument, Option
+from natsctl.cli.framework.prompts import Question, prompt
 from natsctl.cli.framework.session import Session
 from natsctl.cli.framework.verbs import Verb, verb
+from natsctl.cli.jwt import token_in
+from natsctl.cli.render.auth import render_operator, render_operators
 from natsctl.cli.render.text import safe
+from natsctl.client.atomic_file import PRIVATE, atomic_write
+from natsctl.client.auth.claims import add_tags, put, remove_tags
 from natsctl.client.auth.keys import KeyPair, find_key
+from natsctl.client.auth.nsc_store import backup_of, imported, restored
 from natsctl.client.auth.operators import Entity, Operator, new_operator
 from natsctl.client.message import DryRunError, Planned
 
@@ -101,8 +107,6 @@ def write_private(session: Session, path: Path, content: bytes, about: str) -> N
 
     Raises StorageError, DryRunError.
     """
-    from natsctl.client.atomic_file import PRIVATE, atomic_write
-
     if session.dry_run:
         raise DryRunError(Planned(str(path), about.encode()))
     with file_errors(path), atomic_write(path, PRIVATE, durable=True) as file:
@@ -119,15 +123,11 @@ def _show(operator: Operator, json: bool, show_secrets: bool = False) -> None:
     if json:
         output.emit_json(entity_document(operator, show_secrets))
         return
-    from natsctl.cli.render.auth import render_operator
-
     output.show_page(render_operator(operator))
 
 
 def change_tags(entity: Entity, tags: list[str] | None, no_tags: list[str] | None = None) -> None:
     """Add and remove tags of claims, without signing them."""
-    from natsctl.client.auth.claims import add_tags, remove_tags
-
     add_tags(entity.claims, tags or ())
     remove_tags(entity.claims, no_tags or ())
 
@@ -151,8 +151,6 @@ def add(
     if name is None:
         if not can_ask(session):
             raise UsageError("NAME is missing")
-        from natsctl.cli.framework.prompts import Question, prompt
-
         name = str(prompt(Question("Operator Name", "A unique name for the operator", required=True)))
     operator = new_operator(name, signing_key=signing_key)
     _set(operator, service, account_server, tags, None)
@@ -167,8 +165,6 @@ def _set(
     tags: list[str] | None,
     no_tags: list[str] | None,
 ) -> None:
-    from natsctl.client.auth.claims import put
-
     if service is not None:
         put(operator.nats, "operator_service_urls", [url for url in service if url])
     if account_server is not None:
@@ -211,8 +207,6 @@ def ls(names: Names = False, json: Json = False) -> None:
     if json:
         output.emit_json([_listed(operator, selected) for operator in operators])
     elif operators:
-        from natsctl.cli.render.auth import render_operators
-
         output.show_table(render_operators(operators, selected))
     else:
         output.emit("No Operators found")
@@ -258,9 +252,6 @@ def import_jwt(
     json: Json = False,
 ) -> None:
     """Import an operator: its JWT, and the seeds of its key and of all its signing keys."""
-    from natsctl.cli.jwt import token_in
-    from natsctl.client.auth.nsc_store import imported
-
     place = store()
     read_file(token)
     operator = imported(token_in(str(token)), str(token), [read_key(path) for path in keys or ()])
@@ -280,8 +271,6 @@ def backup(
 
     An earlier backup of the operator is replaced, any other file only with --force.
     """
-    from natsctl.client.auth.nsc_store import backup_of
-
     place = store()
     operator = place.operator(name)
     seal = read_key(key) if key else None
@@ -299,8 +288,6 @@ def backup(
 
 def _check_replaceable(path: Path, operator: Operator, key: KeyPair | None) -> None:
     """Raise ConflictError for a file that exists and is not a backup of the operator that this key opens."""
-    from natsctl.client.auth.nsc_store import restored
-
     if not path.exists():
         return
     found: Operator | None = None
@@ -319,8 +306,6 @@ def restore(
     json: Json = False,
 ) -> None:
     """Restore an operator that does not exist from a backup of natsctl or the nats tool."""
-    from natsctl.client.auth.nsc_store import restored
-
     place = store()
     if name in place.names():
         raise ConflictError(f"operator {name} already exists")

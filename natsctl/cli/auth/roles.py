@@ -28,6 +28,7 @@ from natsctl.cli.framework.flags import (
     flat,
 )
 from natsctl.cli.framework.parameters import Argument, Option
+from natsctl.cli.framework.prompts import Question, prompt
 from natsctl.cli.framework.session import Session
 from natsctl.cli.framework.verbs import verb
 from natsctl.cli.render.auth import add_user_limits
@@ -144,8 +145,6 @@ def add(
 def _asked_role(session: Session) -> str:
     if not can_ask(session):
         raise UsageError("ROLE is missing", hint="--unscoped adds a key without a role")
-    from natsctl.cli.framework.prompts import Question, prompt
-
     return str(prompt(Question("Role Name", "The role of users that the key signs; empty for a key without one")))
 
 
@@ -155,8 +154,6 @@ def _picked(session: Session, account: ManagedAccount, name: str | None, word: s
             raise UsageError(f"account {account.name} has no signing keys")
         if not can_ask(session):
             raise UsageError(f"{word} is missing", hint=f"there are {', '.join(account.scopes)}")
-        from natsctl.cli.framework.prompts import Question, prompt
-
         shown = [(_shown(key, scope), key) for key, scope in account.scopes.items()]
         choices = tuple((f"{key} {safe(one.role)}".strip(), key) for one, key in shown)
         name = str(prompt(Question("Select Signing Key", choices=choices)))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 from natsctl.api.errors import UsageError
 from natsctl.cli.framework.consent import can_ask
 from natsctl.cli.framework.parameters import Argument, Option
+from natsctl.cli.framework.prompts import prompt_name
 from natsctl.client.auth.nsc_store import NscStore
 from natsctl.client.message import DryRunError, Planned
 
@@ -36,8 +37,6 @@ def picked(session: Session, name: str | None, word: str, text: str, names: Sequ
         raise UsageError(none)
     if not can_ask(session):
         raise UsageError(f"{word} is missing", hint=f"there are {', '.join(names)}" if names else "")
-    from natsctl.cli.framework.prompts import prompt_name
-
     return prompt_name(text, names)
 
 

@@ -26,6 +26,7 @@ from natsctl.client.auth.account_claims import (
     remote_subject,
 )
 from natsctl.client.auth.claims import Document, put
+from natsctl.client.auth.keys import kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -281,8 +282,6 @@ def import_add(
 
 
 def _source(session: Session, account: ManagedAccount, source: str | None) -> str:
-    from natsctl.client.auth.keys import kind_of
-
     names = sorted(one.name for one in account.operator.accounts)
     source = picked(session, source, "--source", "Select the Source account", names)
     return source if kind_of(source) == "account" else account.operator.account(source).subject

@@ -31,8 +31,10 @@ from natsctl.cli.framework.flags import (
     flagged,
 )
 from natsctl.cli.framework.parameters import Argument, Option
+from natsctl.cli.framework.prompts import Question, prompt
 from natsctl.cli.framework.session import Session
 from natsctl.cli.framework.verbs import verb
+from natsctl.cli.render.auth import render_user, render_users
 from natsctl.cli.render.text import safe
 from natsctl.client.auth.claims import put
 from natsctl.client.auth.operators import ManagedAccount, ManagedUser
@@ -129,8 +131,6 @@ def _show(user: ManagedUser, json: bool, show_secrets: bool = False) -> None:
     if json:
         output.emit_json(entity_document(user, show_secrets))
         return
-    from natsctl.cli.render.auth import render_user
-
     output.show_page(render_user(user))
 
 
@@ -186,8 +186,6 @@ _SUBSCRIPTIONS_HELP = "The number of subscriptions that the user can have; -1 is
 
 
 def _asked(text: str, help: str) -> Any:
-    from natsctl.cli.framework.prompts import Question, prompt
-
     return prompt(Question(text, help, default="-1", read=parse_size))
 
 
@@ -240,8 +238,6 @@ def ls(session: Session, chosen: AccountFlags, names: Names = False, json: Json 
     elif json:
         output.emit_json([_listed(user) for user in owner.users])
     elif owner.users:
-        from natsctl.cli.render.auth import render_users
-
         output.show_table(render_users(owner))
     else:
         output.emit("No users found")

@@ -31,6 +31,7 @@ from natsctl.cli.framework import output
 from natsctl.cli.framework.consent import check_consent, confirmed, confirmed_edit, named
 from natsctl.cli.framework.flags import Force, Json, Progress
 from natsctl.cli.framework.live import progress as shown
+from natsctl.cli.framework.nouns import BY_WORD
 from natsctl.cli.framework.parameters import Argument, Option
 from natsctl.cli.framework.session import Session
 from natsctl.cli.framework.verbs import verb
@@ -211,8 +212,6 @@ def backup(
 
 def _check_order(folder: Path) -> None:
     """Raise UsageError if the folder has the name of a noun: `backup stream` was meant to be `stream backup`."""
-    from natsctl.cli.framework.nouns import BY_WORD
-
     word = str(folder)
     noun = BY_WORD[word].name if word in BY_WORD and len(word) > 1 else ""
     if noun in SAVED:

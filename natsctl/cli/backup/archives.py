@@ -6,8 +6,12 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from msgspec import to_builtins
+
 from natsctl.api import headers
 from natsctl.api.errors import ExitCode, NatsctlError, StorageError, UsageError
+from natsctl.api.requests import StoredMsg
+from natsctl.api.times import format_time
 from natsctl.cli.backup.message_filters import BOUNDS, CONTENT, PLACE, selection_of
 from natsctl.cli.backup.transfer_flags import Consumers, ForceReplace, Source, Top
 from natsctl.cli.framework import output
@@ -24,10 +28,15 @@ from natsctl.cli.render.backup import (
     render_verdicts,
     render_verdicts_line,
 )
+from natsctl.cli.render.message import render_headers
+from natsctl.cli.render.streams import render_item, render_subjects
+from natsctl.cli.render.text import body_text, safe
+from natsctl.client.backup.archives import read_messages
 from natsctl.client.backup.discovery import Verdict, backup_info, candidates, find_backups, verify_account
 from natsctl.client.backup.discovery import inspect as look_into
 from natsctl.client.backup.discovery import verify as judge
 from natsctl.client.backup.manifest import Document
+from natsctl.client.backup.reader import open_backup
 from natsctl.client.message import DryRunError
 
 if TYPE_CHECKING:
@@ -80,8 +89,6 @@ def inspect(
     json: Json = False,
 ) -> None:
     """Show a backup's configuration, state, consumers and subjects. Reads all of it; needs no server."""
-    from natsctl.client.backup.reader import open_backup
-
     top = (0 if json else SUBJECTS) if subjects is None else subjects
     with open_backup(path) as backup, shown("Reading", backup.size, bar=progress, quiet=json) as tracker:
         found = look_into(backup, top=top, on_read=tracker.at)
@@ -101,8 +108,6 @@ def info(
 
     Reads all of it; needs no server. natsctl backup inspect shows more.
     """
-    from natsctl.client.backup.reader import open_backup
-
     with open_backup(path) as backup, shown("Reading", backup.size, bar=progress, quiet=json) as tracker:
         found = backup_info(backup, subjects=subjects, on_read=tracker.at)
     if json:
@@ -110,8 +115,6 @@ def info(
         return
     output.show_page(render_info(found, str(path)))
     if subjects:
-        from natsctl.cli.render.streams import render_subjects
-
         output.emit("")
         output.show_table(
             render_subjects(str(found.config.get("name", "")), sorted((found.subjects or {}).items()), output.width())
@@ -127,9 +130,6 @@ def cat(
     json: Json = False,
 ) -> None:
     """Print the messages of a backup in order, with -j one document on a line. Needs no server."""
-    from natsctl.client.backup.archives import read_messages
-    from natsctl.client.backup.reader import open_backup
-
     pick = selection_of(given)
     left = count or -1
     with open_backup(path) as backup:
@@ -152,11 +152,6 @@ def show_stored(stream: str, message: ArchivedMessage, raw: bool, json: bool) ->
 
 
 def _text_of(stream: str, message: ArchivedMessage, subject: str) -> str:
-    from natsctl.api.times import format_time
-    from natsctl.cli.render.message import render_headers
-    from natsctl.cli.render.streams import render_item
-    from natsctl.cli.render.text import body_text
-
     item = render_item(stream, message.seq, subject, format_time(message.ts_ns), time.time_ns())
     pairs = render_headers([(_text(key), _text(value)) for key, value in headers.parse(message.header)])
     body = body_text(message.payload).removesuffix("\n")
@@ -164,11 +159,6 @@ def _text_of(stream: str, message: ArchivedMessage, subject: str) -> str:
 
 
 def _document(message: ArchivedMessage, subject: str) -> dict[str, object]:
-    from msgspec import to_builtins
-
-    from natsctl.api.requests import StoredMsg
-    from natsctl.api.times import format_time
-
     stored = StoredMsg(
         subject=subject,
         seq=message.seq,
@@ -236,8 +226,6 @@ def _size(path: Path) -> int:
 
 
 def _show_verify(verdicts: list[Verdict], missing: list[str]) -> None:
-    from natsctl.cli.render.text import safe
-
     output.show_table(render_verdicts(verdicts))
     for text in missing:
         output.note(safe(text))
@@ -338,7 +326,6 @@ def lookup(
     A subject is looked up token by token; a token that is not in the key file stays as it is. Ends with 3 if nothing of
     a value is in the key file.
     """
-    from natsctl.cli.render.text import safe
     from natsctl.client.backup.obfuscation import Obfuscator
 
     keys = Obfuscator(key_file)

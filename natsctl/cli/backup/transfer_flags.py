@@ -13,6 +13,7 @@ from natsctl.api.units import parse_duration, parse_size
 from natsctl.cli.framework import output
 from natsctl.cli.framework.live import progress
 from natsctl.cli.framework.parameters import Argument, Option
+from natsctl.cli.render.text import safe
 
 if TYPE_CHECKING:
     from natsctl.client.backup.restore import OnExisting as Existing
@@ -77,8 +78,6 @@ def read_existing(text: str) -> Existing:
 
 def progress_log(json: bool) -> Say:
     """Return the function that reports progress as text: to stderr, or nowhere with -j."""
-    from natsctl.cli.render.text import safe
-
     return (lambda text: None) if json else (lambda text: output.log(safe(text)))
 
 

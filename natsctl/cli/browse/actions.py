@@ -13,6 +13,7 @@ import os
 import re
 import shlex
 import signal
+import subprocess
 import sys
 from collections.abc import Callable, Container, Sequence
 from typing import Final, NamedTuple
@@ -187,6 +188,4 @@ class CommandRunner:
         return status, "".join(parts)
 
     def run_in_terminal(self, line: Sequence[str]) -> int:
-        import subprocess
-
         return subprocess.run(self.arguments(line), env=self.environment(), check=False).returncode

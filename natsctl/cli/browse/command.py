@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import sys
 from typing import TYPE_CHECKING, Annotated
 
@@ -49,8 +51,6 @@ def background() -> str:
 
 async def show_browser(session: Session, manager: Manager, read_only: bool, theme: str) -> None:
     import asyncio
-    import contextlib
-    import signal
 
     from natsctl.cli.browse.actions import CommandRunner, leading_options
     from natsctl.cli.browse.app import BrowseApp

@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from natsctl.api.archive.archive import ArchivedMessage
 from natsctl.api.errors import NotAuthorisedError, UsageError
 from natsctl.api.times import parse_time
+from natsctl.cli.framework.command_line import command_of, take_out
 from natsctl.client.backup.selection import MessageSelection
+from natsctl.client.backup.writer import stored_record
 from natsctl.client.message import as_bytes
 from natsctl.client.stream_state import next_message, sequence_at
 
@@ -50,7 +52,6 @@ class MessageQuery(NamedTuple):
 
         Raises UsageError.
         """
-        from natsctl.cli.framework.command_line import command_of, take_out
         from natsctl.cli.stream.search import message_test, search, selection_with
 
         command = command_of(search)
@@ -195,7 +196,6 @@ class MessagePages:
             yield message
 
     async def _by_batch(self, first: int, count: int) -> AsyncGenerator[ArchivedMessage, None]:
-        from natsctl.client.backup.writer import stored_record
         from natsctl.client.messaging.feed import DirectFeed, widest
 
         subjects = widest(self.query.selection.subjects)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from natsctl.api.errors import NatsctlError, NotAuthorisedError, UnreachableError
 from natsctl.cli.browse.catalog import AssetFacts, Catalog, CatalogSection
+from natsctl.client.deadletters.capture import NoDeadLettersError, capture_streams
 from natsctl.client.explain.explanation import Cause, Explanation
 
 if TYPE_CHECKING:
@@ -68,7 +69,6 @@ class DeadLetterSection(CatalogSection):
     again_s = LETTERS_AGAIN_S
 
     async def _load(self) -> None:
-        from natsctl.client.deadletters.capture import NoDeadLettersError
         from natsctl.client.deadletters.letters import read_letters
 
         letters: list[DeadLetter] = []
@@ -86,7 +86,6 @@ class DeadLetterSection(CatalogSection):
 
     async def refresh(self, names: Sequence[str]) -> None:
         """Look whether the messages of dead letters still exist."""
-        from natsctl.client.deadletters.capture import capture_streams
         from natsctl.client.deadletters.letters import describe
 
         letters = [facts.info for name in names if (facts := self.known.get(name)) is not None]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -34,9 +35,13 @@ from natsctl.cli.framework.flags import (
 from natsctl.cli.framework.parameters import Option
 from natsctl.cli.framework.resolve import live_consumer, pick_consumer, pick_stream, suggesting
 from natsctl.cli.framework.session import Session
+from natsctl.cli.messaging.bodies import received, show_message
 from natsctl.cli.messaging.subscribe import STARTS
+from natsctl.cli.render.message import message_document, render_next
 from natsctl.cli.render.text import safe
+from natsctl.client.message import DryRunError, Planned
 from natsctl.client.messaging.consumers import MAX_BATCH, GroupPlace, PullOptions, pushed, take
+from natsctl.client.messaging.feed import Start, ordered_reader, widest
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping
@@ -177,8 +182,6 @@ def _read(
 
 def preview_read(session: Session, stream: str, consumer: str, wanted: PullOptions, answer: Acknowledgment) -> None:
     """Raise DryRunError with the request, since reading a message changes the consumer's position."""
-    from natsctl.client.message import DryRunError, Planned
-
     request = {
         "batch": min(wanted.batch, wanted.count or wanted.batch),
         **({"no_wait": True} if wanted.no_wait else {}),
@@ -257,9 +260,6 @@ class DeliveryPrinter:
             output.log(safe(text))
 
     def message(self, message: ReceivedMessage) -> None:
-        from natsctl.cli.messaging.bodies import show_message
-        from natsctl.cli.render.message import message_document, render_next
-
         if self.json:
             output.emit_json_line(message_document(message))
         elif self.raw:
@@ -366,8 +366,6 @@ def _read_consumer(session: Session, where: str, name: str, asked: SubOptions) -
 def _read_ordered(
     session: Session, stream: str, given: Given, count: int, idle_s: float | None, show: DeliveryPrinter
 ) -> None:
-    from natsctl.client.messaging.feed import Start, ordered_reader, widest
-
     said = fields_of(ORDERED, given)
     starts = said.get("start") or {}
     if len(starts) > 1:
@@ -402,10 +400,6 @@ async def _show(
     answer: Acknowledgment,
     show: DeliveryPrinter,
 ) -> int:
-    import asyncio
-
-    from natsctl.cli.messaging.bodies import received
-
     got = 0
     while not count or got < count:
         try:

@@ -23,14 +23,20 @@ from natsctl.cli.desired.plan import (
 )
 from natsctl.cli.desired.sources import AllowEmpty, DocumentFlags
 from natsctl.cli.framework import output
+from natsctl.cli.framework.consent import check_consent, confirmed, show_preview
 from natsctl.cli.framework.flags import Json, Progress
+from natsctl.cli.framework.live import progress
 from natsctl.cli.framework.parameters import Option
 from natsctl.cli.framework.session import Session
 from natsctl.cli.render.plans import render_losses, render_plan, render_result, render_summary
 from natsctl.cli.render.text import safe
+from natsctl.client.backup.transfer import RetryingManager, mute
+from natsctl.client.message import DryRunError
 from natsctl.desired.apply import CONCURRENCY
 from natsctl.desired.apply.apply import ApplyOptions, apply_plan, check_allowed, preview
+from natsctl.desired.apply.holding_stream import names_of
 from natsctl.desired.apply.results import Outcome, Result, Summary
+from natsctl.desired.live import read_live_state
 from natsctl.desired.plan import (
     Plan,
     PlanChangedError,
@@ -40,6 +46,7 @@ from natsctl.desired.plan import (
     is_saved_plan,
     saved_document,
 )
+from natsctl.desired.planner import PlanOptions
 
 if TYPE_CHECKING:
     from natsctl.client.manager import Manager
@@ -98,8 +105,6 @@ def confirm_plan(session: Session, plan: Plan, yes: bool, *, typed: bool = False
 
     Raises NotConfirmedError without a terminal.
     """
-    from natsctl.cli.framework.consent import check_consent, confirmed
-
     if yes or not is_destructive(plan):
         return True
     check_consent(session, render_losses(plan), yes, flag="--yes")
@@ -114,11 +119,8 @@ def finish_replacements(session: Session, concerned: Collection[str], *, json: b
 
     Raises ConflictError if another process is replacing one of the streams `concerned`.
     """
-    from natsctl.client.backup.transfer import RetryingManager
 
     async def work(manager: Manager) -> list[str]:
-        from natsctl.desired.apply.holding_stream import names_of
-
         retrying = RetryingManager(manager, say=progress_log(json))
         if session.dry_run or not await retrying.patiently(lambda: names_of(retrying.manager)):
             return []
@@ -131,8 +133,6 @@ def finish_replacements(session: Session, concerned: Collection[str], *, json: b
 
 def check_still_valid(session: Session, saved: Plan) -> Plan:
     """Return the plan if the account has not changed since; raises PlanChangedError with the list of changes."""
-    from natsctl.desired.live import read_live_state
-
     names = {change.stream for change in saved.changes}
     changed = changed_since(
         saved, session.run(lambda manager: patiently(manager, lambda one: read_live_state(one, names)))
@@ -144,9 +144,6 @@ def check_still_valid(session: Session, saved: Plan) -> Plan:
 
 def run_plan(session: Session, plan: Plan, options: ApplyOptions, *, bar: bool, json: bool) -> Outcome:
     """Return the outcome of the plan; each change has its line on stderr as it ends, except with -j."""
-    from natsctl.cli.framework.live import progress
-    from natsctl.client.backup.transfer import RetryingManager
-
     total = len(plan.changes)
     shown = bar and not json and total >= BAR_FROM and sys.stderr.isatty()
 
@@ -169,8 +166,6 @@ def run_plan(session: Session, plan: Plan, options: ApplyOptions, *, bar: bool, 
 
 def progress_log(json: bool) -> Any:
     """Return the function that reports progress as text: to stderr, or nowhere with -j."""
-    from natsctl.client.backup.transfer import mute
-
     return mute if json else lambda text: output.log(safe(text))
 
 
@@ -185,9 +180,6 @@ def show_outcome(plan: Plan, outcome: Outcome, notes: list[str], *, json: bool) 
 
 def show_requests(session: Session, plan: Plan, options: ApplyOptions, *, json: bool) -> int:
     """End a dry run: print the plan and its requests. Drift is an exit status of its own."""
-    from natsctl.cli.framework.consent import show_preview
-    from natsctl.client.message import DryRunError
-
     planned = session.run(lambda manager: preview(manager, plan, options))
     if not json:
         output.emit(render_plan(plan, output.width(), output.has_color(sys.stdout)))
@@ -239,8 +231,6 @@ def apply(
     --keep-messages a replaced stream keeps its messages and consumers: it is saved, removed and restored. If that is
     interrupted, the next apply finishes it, from any machine.
     """
-    from natsctl.desired.planner import PlanOptions
-
     how = running.options(backup_folder, keep_backup)
     saved = _saved_plan([*(named.files or ()), *(named.paths or ())], plan_file)
     wanted = named.load(allow_empty=allow_empty) if saved is None else None
@@ -319,8 +309,6 @@ def destroy(
     over: --remove NAME removes them (ORDERS, "ORDERS > NEW", "KeyValue SETTINGS"). If anything is protected or another
     owner has it, nothing is removed.
     """
-    from natsctl.desired.planner import PlanOptions
-
     how = running.options()
     wanted = named.load(allow_empty=allow_empty)
     check_named(wanted, removed or ())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Annotated
 
 from natsctl.cli.desired.export import WriteFlags, write
@@ -11,6 +12,7 @@ from natsctl.cli.framework.flags import Json
 from natsctl.cli.framework.parameters import Argument, Option
 from natsctl.cli.framework.session import Session
 from natsctl.cli.framework.verbs import verb
+from natsctl.cli.render.text import safe
 
 if TYPE_CHECKING:
     from natsctl.desired.assets import DocumentSet
@@ -45,8 +47,6 @@ def terraform(
     protected. Values that the files do not have and that cannot be computed are reported by file and line; a
     state (`terraform show -json`) has all values.
     """
-    import os
-
     from natsctl.desired.terraform import read_terraform
 
     wanted = read_terraform(paths, os.environ, variables=variables or (), variable_files=variable_files or ())
@@ -66,7 +66,6 @@ def documents(
 
 
 def _write(session: Session, wanted: DocumentSet, how: WriteFlags, json: bool, *, noted: bool = False) -> None:
-    from natsctl.cli.render.text import safe
     from natsctl.desired.export import Exporter
 
     for text in () if noted else wanted.notes:

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
+from natsctl.api.catalogue import error
 from natsctl.api.errors import ApiResponseError, ErrCode, ExitCode, NotAuthorisedError, UsageError
+from natsctl.api.times import format_time
 from natsctl.api.units import plural
 from natsctl.cli.framework import output
 from natsctl.cli.framework.flags import Json
 from natsctl.cli.framework.parameters import Argument, Option
+from natsctl.cli.framework.resolve import did_you_mean, is_match
 from natsctl.cli.framework.session import Session
+from natsctl.cli.render.text import safe
+from natsctl.client.message import DryRunError
+from natsctl.desired.assets import AssetKey
 from natsctl.desired.documents.files import (
     file_names,
     is_folder,
@@ -94,8 +101,6 @@ def write(session: Session, exporter: Exporter, to: ExportTarget) -> None:
     if not to.path or to.path == "-":
         _print(exporter, to)
         return
-    from natsctl.client.message import DryRunError
-
     texts = _texts(exporter, to)
     if session.dry_run:
         raise DryRunError(effect={"files": [str(path) for path in texts]})
@@ -108,8 +113,6 @@ def write(session: Session, exporter: Exporter, to: ExportTarget) -> None:
 
 
 def _print(exporter: Exporter, to: ExportTarget) -> None:
-    import sys
-
     documents: Any = exporter.typed() if to.split else exporter.plain()
     if to.is_json:
         output.emit_json(documents)
@@ -143,8 +146,6 @@ def _stale(to: ExportTarget, written: list[Path]) -> list[str]:
 
 
 def _show_written(to: ExportTarget, written: int, unchanged: int, stale: Sequence[str]) -> None:
-    from natsctl.cli.render.text import safe
-
     same = f", {unchanged} were up to date" if unchanged else ""
     output.note(f"Wrote {plural(written, 'file')} to {safe(to.path)}{same}")
     for path in stale:
@@ -202,16 +203,10 @@ async def _read(manager: Manager, names: list[str]) -> LiveState:
 
 def _is_named(stream: str, name: str) -> bool:
     """Return whether a word means a stream: its name, or the name of its bucket."""
-    from natsctl.cli.framework.resolve import is_match
-    from natsctl.desired.assets import AssetKey
-
     return is_match(stream, name) or is_match(AssetKey(stream).name, name)
 
 
 def _no_stream(name: str, known: list[str]) -> Exception:
-    from natsctl.api.catalogue import error
-    from natsctl.cli.framework.resolve import did_you_mean
-
     failure = ApiResponseError(error(ErrCode.STREAM_NOT_FOUND), hint=did_you_mean(name, known))
     failure.args = (f"no stream or bucket is called {name}",)
     failure.text = failure.args[0]
@@ -219,9 +214,6 @@ def _no_stream(name: str, known: list[str]) -> Exception:
 
 
 def _header(live_state: LiveState, names: list[str], time: bool) -> list[str]:
-    from natsctl.api.times import format_time
-    from natsctl.cli.render.text import safe
-
     server = " ".join(str(live_state.server[key]) for key in ("server_name", "version") if key in live_state.server)
     moment = f" at {format_time(live_state.now_ns // 1_000_000_000 * 1_000_000_000)}" if time else ""
     some = f": {' '.join(names)}" if names else ""
@@ -240,7 +232,6 @@ async def _templates(manager: Manager) -> list[str]:
 
 def _report_left_out(live_state: LiveState, wanted: DocumentSet, templates: list[str]) -> int:
     """Report parts of the account that documents cannot hold, and streams that could not be read: these are missing."""
-    from natsctl.cli.render.text import safe
     from natsctl.desired.export import remarks
 
     for text in remarks(wanted):

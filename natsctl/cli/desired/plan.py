@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
@@ -17,6 +18,7 @@ from natsctl.cli.framework.flags import Json
 from natsctl.cli.framework.parameters import Option, as_usage_error
 from natsctl.cli.framework.session import Session
 from natsctl.cli.render.text import safe
+from natsctl.client.atomic_file import PRIVATE, atomic_write
 from natsctl.desired.assets import AssetKey, DocumentSet
 from natsctl.desired.plan import Action, Change, Difference, Plan, encode_plan, saved_document
 
@@ -60,8 +62,6 @@ MaxRemovals = Annotated[
 
 
 def planned(session: Session, wanted: DocumentSet, options: PlanOptions, *, destroy: bool = False) -> Plan:
-    from datetime import UTC, datetime
-
     from natsctl.desired.planner import destruction_for, plan_for
 
     if options.prune:
@@ -147,8 +147,6 @@ def plan(
 
 
 def _save(made: Plan, path: Path, json: bool) -> None:
-    from natsctl.client.atomic_file import PRIVATE, atomic_write
-
     if str(path) == "-":
         raise UsageError("--out -: a plan is saved to a file", hint="-j prints one")
     with as_usage_error(f"--out {path}"), atomic_write(path, PRIVATE) as file:

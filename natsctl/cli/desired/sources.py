@@ -12,7 +12,9 @@ from natsctl.api.model import Model
 from natsctl.cli.framework import output
 from natsctl.cli.framework.flags import Json
 from natsctl.cli.framework.parameters import Argument, Option
+from natsctl.cli.render.text import safe
 from natsctl.desired.assets import DocumentSet, Fault
+from natsctl.desired.documents import load_documents, read_documents
 
 
 class CheckedAsset(Model, kw_only=True, omit_defaults=False):
@@ -120,8 +122,6 @@ class DocumentFlags(NamedTuple):
 
         Without `allow_empty` an empty set is an error: probably a file that was not written.
         """
-        from natsctl.desired.documents import load_documents
-
         documents = load_documents(self.all, os.environ, owner=self.owner, variables=self.values, outside=self.outside)
         show_notes(documents)
         if not allow_empty:
@@ -143,8 +143,6 @@ def check_not_empty(documents: DocumentSet) -> None:
 
 def show_notes(documents: DocumentSet) -> None:
     """Report skipped parts and probable mistakes on stderr."""
-    from natsctl.cli.render.text import safe
-
     for text in documents.notes:
         output.note(safe(f"note: {text}"))
 
@@ -158,7 +156,6 @@ def validate(
     Ends with 2 where anything is wrong. They are not compared with a server: natsctl plan does that.
     """
     from natsctl.cli.render.plans import render_validated
-    from natsctl.desired.documents import read_documents
 
     documents, faults = read_documents(
         named.all, os.environ, owner=named.owner, variables=named.values, outside=named.outside

@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from natsctl.api.errors import UsageError
@@ -37,6 +38,7 @@ from natsctl.cli.messaging.receive import DisplayOptions, Dump, ListenOptions, M
 from natsctl.cli.render.plot import Rate, per_second, render_plots, sized
 from natsctl.cli.render.tables import render_table
 from natsctl.cli.render.text import count, duration, safe
+from natsctl.client.messaging.feed import CoreFeed, Start, check_in_order, feed_of_stream, stream_of, widest
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -270,15 +272,11 @@ async def _capture(manager: Manager, asked: SubscribeFlags, subjects: list[str])
 
     Raises UsageError for a target or a consumer that cannot be backed up.
     """
-    from pathlib import Path
-
     from natsctl.client.backup.writer import Capture, captured_config
 
     target = Path(asked.backup)
     if not asked.stored:
         return Capture(target, captured_config(target, subjects), subjects, stored=False)
-    from natsctl.client.messaging.feed import check_in_order, stream_of
-
     name = asked.stream or await stream_of(manager, subjects)
     info = (await manager.stream_info(name)).raw
     check_in_order(info["config"], last_per_subject="last_per_subject" in asked.start)
@@ -320,8 +318,6 @@ async def _report(
 
 
 async def _feed(manager: Manager, asked: SubscribeFlags, subjects: list[str], count: int) -> MessageFeed:
-    from natsctl.client.messaging.feed import CoreFeed, Start, feed_of_stream, widest
-
     if not asked.stored:
         # A report counts each message once, even if several subscriptions match.
         return CoreFeed(manager, widest(subjects) if asked.reported else subjects, asked.queue)

@@ -11,6 +11,7 @@ from natsctl.api.errors import ExitCode, UsageError
 from natsctl.api.subjects import is_asset_name
 from natsctl.cli.framework import output
 from natsctl.cli.framework.flags import Json, SparkFlags
+from natsctl.cli.framework.globals import GlobalOptions
 from natsctl.cli.framework.parameters import Argument, Option
 from natsctl.cli.framework.resolve import did_you_mean
 from natsctl.cli.framework.session import Session
@@ -67,8 +68,6 @@ def take_context(session: Session, project: Project) -> None:
     options = session.options
     named = options.server or options.context or os.environ.get("NATS_URL") or os.environ.get("NATS_CONTEXT")
     if project.own.context and not named:
-        from natsctl.cli.framework.globals import GlobalOptions
-
         session.options = GlobalOptions(**{**vars(options), "context": project.own.context})
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 from natsctl.api.errors import UsageError
 from natsctl.cli.framework import output
 from natsctl.cli.framework.flags import Json, Names, Rounds, Watch, check_rounds
+from natsctl.cli.framework.live import watch as keep_watching
 from natsctl.cli.framework.parameters import Option
 from natsctl.cli.framework.session import Session
 from natsctl.cli.pipeline.answers import ConsumerStatus, FlowStatus, Known, Status, StreamStatus
@@ -39,7 +40,6 @@ def status(
     subjects, and bytes of average messages. A query with ackMode has the numbers of its durable consumer instead.
     """
 
-    from natsctl.cli.framework.live import watch as keep_watching
     from natsctl.cli.render.spark_reports import render_status
 
     if checkpoint and pipeline:

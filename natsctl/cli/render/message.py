@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
 from natsctl.api.units import plural
@@ -169,8 +170,6 @@ _BESIDE, _BELOW = "│  ", "   "
 
 def render_trace(report: TraceReport, *, stamped: bool) -> str:
     """Return the tree, and the number of receivers by kind; `stamped` shows the delay since the message's arrival."""
-    from collections import Counter
-
     lines = [*_context(report.context), *_server(report, "", next((_ns(event) for event in report.events), 0), stamped)]
     counts = Counter(label for one in report.walk() for label in _taken(one))
     total = ", ".join(f"{label} {number}" for label, number in sorted(counts.items()))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from natsctl.api.units import SECOND, format_duration, format_size, plural
 from natsctl.cli.render.page import Page
+from natsctl.cli.render.plot import counted, plot_lines
 from natsctl.cli.render.tables import Table, render_table
 from natsctl.cli.render.text import ago, count, duration, safe, when
 
@@ -264,8 +265,6 @@ def slot_text(seconds: float) -> str:
 
 def deep_plot(report: DeepReport, width: int) -> str:
     """Return messages over time, as a plot of characters `width` columns wide."""
-    from natsctl.cli.render.plot import counted, plot_lines
-
     # Bars of one width, each as many slots as the room asks for.
     per_bar = max(1, -(-len(report.slots) // max(1, width - 12)))
     values = [

@@ -19,6 +19,7 @@ from itertools import zip_longest
 from natsctl.api.errors import UsageError
 from natsctl.cli.framework.output import table_style
 from natsctl.cli.framework.parameters import Option
+from natsctl.cli.framework.resolve import did_you_mean
 from natsctl.cli.render.text import folded, length, safe
 from natsctl.hints import TYPE_CHECKING, Annotated, Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
@@ -262,8 +263,6 @@ def _named(table: Sequence[Column[T]], word: str, flag: str) -> Column[T]:
         short = [column for column in table if column.word.startswith(wanted.removesuffix("s"))]
         found = short[0] if len(short) == 1 else None
     if found is None:
-        from natsctl.cli.framework.resolve import did_you_mean
-
         known = [column.word for column in table]
         raise UsageError(
             f"{flag}: there is no column {word!r}", hint=did_you_mean(wanted, known) or f"there are {', '.join(known)}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -29,6 +30,7 @@ from natsctl.cli.framework.flags import (
 from natsctl.cli.framework.parameters import ExitError, Option
 from natsctl.cli.framework.session import Session
 from natsctl.cli.framework.verbs import verb
+from natsctl.client.atomic_file import atomic_write
 from natsctl.client.checks import (
     MonitoringCheck,
     check_connection,
@@ -44,6 +46,7 @@ from natsctl.client.checks import (
     check_stream,
 )
 from natsctl.client.received import UNUSABLE
+from natsctl.client.settings import jwt_in, resolve_file
 
 if TYPE_CHECKING:
     from natsctl.client.manager import Manager
@@ -291,8 +294,6 @@ def _text(chosen: str, check: MonitoringCheck, given: Given, to_file: bool = Fal
     if chosen == "prometheus":
         return prometheus(check, given.get("--namespace", "nats_server_check"))
     if chosen == "text" and to_file:
-        from io import StringIO
-
         from rich.console import Console
 
         held = StringIO()
@@ -303,8 +304,6 @@ def _text(chosen: str, check: MonitoringCheck, given: Given, to_file: bool = Fal
 
 def _replace(path: Path, text: str) -> None:
     """Replace a file atomically: readers see the old content or the new. Raises UsageError."""
-    from natsctl.client.atomic_file import atomic_write
-
     with file_errors(f"--outfile: {path}", UsageError), atomic_write(path, 0o644) as file:
         file.write(text.encode())
 
@@ -423,8 +422,6 @@ def credential(
     json: Json = False,
 ) -> None:
     """Check how long a credentials file is still valid, without a server."""
-    from natsctl.client.settings import jwt_in, resolve_file
-
     check = MonitoringCheck("credential", "Credential")
     try:
         check_credential(check, jwt_in(resolve_file(file, "credential"), "credential"), limits_of(given, check.suite))

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import secrets
 import string
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
+from msgspec.structs import asdict
 
 from natsctl.api.errors import NatsctlError, UsageError
 from natsctl.api.subjects import is_valid_subject
@@ -17,8 +19,10 @@ from natsctl.cli.framework import output
 from natsctl.cli.framework.consent import confirmed
 from natsctl.cli.framework.flags import Force, Json
 from natsctl.cli.framework.parameters import Argument, Option
+from natsctl.cli.framework.prompts import Question, prompt
 from natsctl.cli.framework.session import Session
 from natsctl.cli.render.text import safe
+from natsctl.cli.server.provisioned import serve
 
 if TYPE_CHECKING:
     from natsctl.server.storage import RefusedStream
@@ -26,8 +30,6 @@ if TYPE_CHECKING:
 
 def run() -> int:
     """Run a JetStream server until it is stopped; takes the flags of nats-server, see `natsctl server run -h`."""
-    from natsctl.cli.server.provisioned import serve
-
     return serve(())
 
 
@@ -95,7 +97,6 @@ def _literal(subjects: list[str] | tuple[str, ...]) -> list[str]:
 
 def _try_on(mapping: object) -> None:
     from natsctl.api.subject_transform import SubjectMapping
-    from natsctl.cli.framework.prompts import Question, prompt
 
     if not isinstance(mapping, SubjectMapping):
         return
@@ -138,8 +139,6 @@ def passwd(
 
 def _password(session: Session, given: str | None) -> str:
     if given == "-":
-        import sys
-
         return sys.stdin.readline().rstrip("\r\n")
     if given is None:
         given = os.environ.get("PASSWORD")
@@ -205,8 +204,6 @@ def repair(
         lost = config.read_bytes() if config is not None else None
         found = repair_streams(folder, account, streams, lost, server_config)
     if json:
-        from msgspec.structs import asdict
-
         output.emit_json([asdict(one) for one in found])
         return
     for one in found:

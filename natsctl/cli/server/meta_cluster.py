@@ -25,11 +25,13 @@ from natsctl.cli.framework.flags import (
     flagged,
     length_option,
 )
+from natsctl.cli.framework.live import progress
 from natsctl.cli.framework.parameters import Argument, Option
 from natsctl.cli.framework.resolve import did_you_mean, pick
 from natsctl.cli.framework.session import Session
 from natsctl.cli.framework.verbs import verb
 from natsctl.cli.leadership import announce_leader, announce_step_down
+from natsctl.cli.render.tables import render_table
 from natsctl.cli.render.text import safe, yes
 from natsctl.client.leaders import peers_of
 from natsctl.client.system import cluster as system_cluster
@@ -44,6 +46,7 @@ from natsctl.client.system.cluster import (
     plan_moves,
     send_away,
 )
+from natsctl.client.system.system_account import ServerScope
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -72,8 +75,6 @@ def balance(
     json: Json = False,
 ) -> None:
     """Disconnect clients from servers that have more connections than others, so that they reconnect elsewhere."""
-    from natsctl.client.system.system_account import ServerScope
-
     spread_s, kinds = _seconds(spread), given.get("--kind", ["client"])
     if strange := [kind for kind in kinds if kind.lower() not in _KINDS]:
         raise UsageError(f"--kind: expected {' or '.join(_KINDS)}, not {strange[0]!r}")
@@ -94,8 +95,6 @@ def balance(
 
 def _send_away(session: Session, excess: list[Excess], spread_s: float, *, quiet: bool) -> int:
     """Disconnect clients and return their number, without clients that had already left."""
-    from natsctl.cli.framework.live import progress
-
     moved = 0
     with progress("Balancing", len(excess), "connections", quiet=quiet) as tracker:
         for done, one in enumerate(excess, 1):
@@ -296,8 +295,6 @@ def rescue(
 
 
 def _show_members(members: Sequence[ClusterMember]) -> None:
-    from natsctl.cli.render.tables import render_table
-
     columns = ("Server", "Cluster", "Size", "Peers", "Quorum Requires", "Rescuing")
     rows = [
         (

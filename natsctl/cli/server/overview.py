@@ -16,8 +16,11 @@ from natsctl.cli.framework.consent import check_consent, confirmed, confirmed_at
 from natsctl.cli.framework.flags import TEXT, WORDS, Flag, Force, Given, Json, Names, Rounds, flagged
 from natsctl.cli.framework.live import Every, plot_room, watch
 from natsctl.cli.framework.parameters import Argument, Option
+from natsctl.cli.framework.resolve import did_you_mean
 from natsctl.cli.framework.session import Session
 from natsctl.cli.framework.verbs import verb
+from natsctl.cli.render.plot import Rate, Series, plot_lines, render_plots, sized
+from natsctl.cli.render.servers import render_account_detail, render_server
 from natsctl.cli.render.tables import Columns, Reverse, Sort, Wide, sorted_rows
 from natsctl.cli.render.text import duration, safe
 from natsctl.client.system.system_account import ServerAnswer as AnswerReceived
@@ -215,8 +218,6 @@ PLOT_LINES = 10
 
 def _distribution(spans_ns: list[int]) -> str:
     """Return a plot of the number of round trips in each 25 ms; the last bar is the slowest answer's."""
-    from natsctl.cli.render.plot import plot_lines
-
     bars = [0.0] * (max(spans_ns) // SPAN_NS + 1)
     for span in spans_ns:
         bars[span // SPAN_NS] += 1
@@ -226,8 +227,6 @@ def _distribution(spans_ns: list[int]) -> str:
 
 @contextmanager
 def suggesting_server() -> Iterator[None]:
-    from natsctl.cli.framework.resolve import did_you_mean
-
     try:
         yield
     except ServerNotFoundError as failure:
@@ -243,8 +242,6 @@ def info(session: Session, given: Given, server: ServerName = "", json: Json = F
     if json:
         output.emit_json(answer.raw)
         return
-    from natsctl.cli.render.servers import render_server
-
     output.show_page(render_server(answer))
 
 
@@ -266,8 +263,6 @@ def graph(
     rounds: Rounds = 0,
 ) -> None:
     """Plot a server's load and throughput, until Ctrl-C."""
-    from natsctl.cli.render.plot import Rate, render_plots
-
     columns, lines = plot_room(rounds)
     with suggesting_server():
         found = session.run(lambda manager: System(manager).find(server))
@@ -286,8 +281,6 @@ def graph(
 
 def _plots(jetstream: bool) -> list[tuple[Series, tuple[str, ...]]]:
     """Return the plotted figures of a server or of its JetStream, and the fields that each is the sum of."""
-    from natsctl.cli.render.plot import Rate, Series, sized
-
     if not jetstream:
         return [
             (Series("CPU %"), ("cpu",)),
@@ -332,14 +325,10 @@ def account_info(
     if json:
         output.emit_json(detail)
         return
-    from natsctl.cli.render.servers import render_account_detail
-
     output.show_page(render_account_detail(detail, answer.name))
 
 
 def _unknown(session: Session, account: str) -> NotFoundError | None:
-    from natsctl.cli.framework.resolve import did_you_mean
-
     known = session.run(lambda manager: System(manager).ask_one("", "ACCOUNTZ")).data.get("accounts") or []
     if account in known:
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
@@ -33,8 +34,6 @@ def serve(words: Sequence[str]) -> int:
 
 def provisioner(documents: StartDocuments) -> Apply:
     """Read documents, and return the function that applies them. Raises UsageError with all their mistakes."""
-    import os
-
     from natsctl.desired.documents import load_documents
 
     wanted = load_documents(documents.paths, os.environ)

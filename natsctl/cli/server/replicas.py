@@ -15,8 +15,18 @@ from natsctl.cli.framework import output
 from natsctl.cli.framework.flags import Given, Json, flagged
 from natsctl.cli.framework.parameters import Option
 from natsctl.cli.framework.session import Session
+from natsctl.cli.render.server_reports import (
+    CONSUMER_COLUMNS,
+    REPLICA_NUMBERS,
+    STREAM_COLUMNS,
+    consumer_row,
+    stream_row,
+)
+from natsctl.cli.render.tables import render_table
 from natsctl.cli.server.overview import ARCHIVE, servers_of
 from natsctl.cli.server.report import readable_answers
+from natsctl.client.system.replicas import JSZ, consumer_replicas, stream_replicas
+from natsctl.client.system.system_account import ServerAnswer, ServerScope, System
 
 if TYPE_CHECKING:
     from natsctl.client.system.replicas import Replica
@@ -48,9 +58,6 @@ class CopyFlags(NamedTuple):
 @flagged((ARCHIVE,))
 def stream_check(session: Session, given: Given, flags: CopyFlags) -> None:
     """Compare the copies of streams that the servers have: messages, sequences, leaders."""
-    from natsctl.cli.render.server_reports import STREAM_COLUMNS, stream_row
-    from natsctl.client.system.replicas import stream_replicas
-
     wanted = {"stream": flags.stream}
     _compare(session, given, flags, _Copies("Streams", stream_replicas, STREAM_COLUMNS, stream_row), wanted)
 
@@ -63,9 +70,6 @@ def consumer_check(
     consumer: Annotated[str, Option("--consumer", metavar="NAME", help="only this consumer")] = "",
 ) -> None:
     """Compare the copies of consumers that the servers have: deliveries, acknowledgements, leaders."""
-    from natsctl.cli.render.server_reports import CONSUMER_COLUMNS, consumer_row
-    from natsctl.client.system.replicas import consumer_replicas
-
     wanted = {"stream": flags.stream, "consumer": consumer}
     _compare(session, given, flags, _Copies("Consumers", consumer_replicas, CONSUMER_COLUMNS, consumer_row), wanted)
 
@@ -111,9 +115,6 @@ def _compare(session: Session, given: Given, flags: CopyFlags, copies: _Copies[R
         tables.writer(text, lineterminator="\n").writerows([columns, *cells])
         output.emit(text.getvalue().rstrip("\n"))
         return
-    from natsctl.cli.render.server_reports import REPLICA_NUMBERS
-    from natsctl.cli.render.tables import render_table
-
     output.show_table(
         render_table(copies.title, columns, cells, REPLICA_NUMBERS, least=("Account ID", "Raft", "Peers"))
     )
@@ -124,9 +125,6 @@ def _group_of(replica: Replica) -> tuple[str, ...]:
 
 
 def _answers(session: Session, stdin: bool, expected: int, read_timeout: int) -> Sequence[ServerAnswer]:
-    from natsctl.client.system.replicas import JSZ
-    from natsctl.client.system.system_account import ServerAnswer, ServerScope, System
-
     if stdin:
         found = [ServerAnswer(document) for document in _documents(sys.stdin.read())][: expected or None]
         if not found:
@@ -162,8 +160,6 @@ def _documents(text: str) -> Iterator[dict[str, Any]]:
 
 
 def _ask_health(session: Session, rows: Sequence[Replica]) -> None:
-    from natsctl.client.system.system_account import ServerAnswer, System
-
     async def ask(manager: Any) -> None:
         for one in rows:
             server = ServerAnswer({"server": {"id": one.server_id, "name": one.server}})

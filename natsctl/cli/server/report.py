@@ -26,6 +26,8 @@ from natsctl.cli.framework.flags import (
     fields_of,
     flagged,
 )
+from natsctl.cli.framework.live import emit_each
+from natsctl.cli.framework.live import watch as watch_view
 from natsctl.cli.framework.parameters import Argument, Option
 from natsctl.cli.framework.session import Session
 from natsctl.cli.framework.verbs import verb
@@ -241,9 +243,6 @@ def show_report(
         output.emit_json(report.document) if view.json else show_parts(report)
         require_all(report.answers, expect)
         return
-    from natsctl.cli.framework.live import emit_each
-    from natsctl.cli.framework.live import watch as watch_view
-
     if view.json:
         emit_each(lambda: build().document, view.watch, view.rounds)
     else:

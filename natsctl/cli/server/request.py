@@ -41,6 +41,7 @@ from natsctl.cli.server.overview import (
     suggesting_server,
 )
 from natsctl.cli.server.report import HEALTH, STATES, for_answers, place_state
+from natsctl.client.system.system_account import System
 
 if TYPE_CHECKING:
     from natsctl.client.system.system_account import ServerAnswer
@@ -136,8 +137,6 @@ def _ask(session: Session, what: str, given: Given, expect: int) -> None:
 
     Raises UnreachableError, or NatsctlError if one refuses.
     """
-    from natsctl.client.system.system_account import System
-
     body = fields_of(KINDS[what], given, **FIXED.get(what, {}))
     scope = scope_of(given, expect)
     answers = servers_of(session, given).run(lambda manager: System(manager).ask(what, body, scope))
@@ -191,8 +190,6 @@ def kick(
     json: Json = False,
 ) -> None:
     """Disconnect a client or leaf node."""
-    from natsctl.client.system.system_account import System
-
     with suggesting_server():
         answer = session.run(lambda manager: System(manager).ask_one(server, "KICK", {"cid": client}, changes=True))
     output.emit_json(answer.raw) if json else output.emit_json_line(answer.raw)
@@ -214,8 +211,6 @@ def profile(
     json: Json = False,
 ) -> None:
     """Profile servers, and write one file for each; natsctl's own server has no profiles."""
-    from natsctl.client.system.system_account import System
-
     if profile not in PROFILES:
         raise UsageError(f"PROFILE: expected one of {', '.join(PROFILES)}, not {profile!r}")
     body = fields_of(_PROFILE, given, name=profile)

@@ -11,6 +11,7 @@ import msgspec
 
 from natsctl.api.errors import UsageError
 from natsctl.cli.framework.flags import Given, Json, Rounds, flagged, interval_seconds, length_option
+from natsctl.cli.framework.live import emit_each, watch
 from natsctl.cli.framework.output import width
 from natsctl.cli.framework.parameters import Option
 from natsctl.cli.framework.session import Session
@@ -19,6 +20,8 @@ from natsctl.cli.render.server_reports import WATCHED_ACCOUNTS, WATCHED_JETSTREA
 from natsctl.cli.render.tables import Column, Reverse, Sort, render_sheet
 from natsctl.cli.server.overview import SCOPE, scope_of
 from natsctl.cli.server.report import readable_answers, top
+from natsctl.client.system.reports import account_totals
+from natsctl.client.system.system_account import System
 from natsctl.client.system.top import ApiCounts, Rates, account_rows, server_rows
 
 if TYPE_CHECKING:
@@ -55,8 +58,6 @@ def show_rows(
 ) -> None:
     def rows() -> list[Row]:
         return top(look(), table, looks.sort, looks.reverse, number, default)[0]
-
-    from natsctl.cli.framework.live import emit_each, watch
 
     if looks.json:
         emit_each(lambda: {"rows": rows()}, looks.every, looks.rounds)
@@ -127,8 +128,6 @@ def jetstream(session: Session, given: Given, looks: Looks, number: Number = 0) 
 
 
 def _statistics(given: Given) -> Callable[[Manager], Awaitable[ServerAnswers]]:
-    from natsctl.client.system.system_account import System
-
     return lambda manager: System(manager).ping(scope_of(given))
 
 
@@ -155,9 +154,6 @@ def _readable_rows(
 @flagged(SCOPE)
 def accounts(session: Session, given: Given, looks: Looks, number: Number = 0) -> None:
     """Watch accounts: connections and throughput."""
-    from natsctl.client.system.reports import account_totals
-    from natsctl.client.system.system_account import System
-
     look = _readable_rows(
         session,
         lambda manager: System(manager).of_accounts("STATZ", {}, scope_of(given)),

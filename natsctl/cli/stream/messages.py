@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,6 +22,7 @@ from natsctl.cli.framework.parameters import Argument, Option
 from natsctl.cli.framework.resolve import live_stream, pick_stream, suggesting
 from natsctl.cli.framework.session import Session
 from natsctl.cli.messaging.bodies import Translate, emit_body, show_message
+from natsctl.cli.render.message import render_headers
 from natsctl.cli.render.text import count, safe
 from natsctl.cli.stream.info import bucket_named, warn_of_bucket
 from natsctl.cli.stream.remove import StreamNames, chosen_streams, has_pattern, one_by_one
@@ -151,8 +153,6 @@ def view(
 
 
 def _next_page(session: Session, json: bool) -> bool:
-    import sys
-
     if json or not session.interactive or not sys.stdout.isatty():
         return True
     from natsctl.cli.framework.prompts import prompt_confirm
@@ -182,7 +182,6 @@ def _show_viewed(
     if json:
         output.emit_json_line(answer.raw["message"])
         return
-    from natsctl.cli.render.message import render_headers
     from natsctl.cli.render.streams import render_viewed
 
     message = answer.value.message

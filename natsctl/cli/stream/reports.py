@@ -12,6 +12,7 @@ from msgspec import field
 from natsctl.api.errors import UsageError, file_errors
 from natsctl.api.model import Model, blank, new_list, zero
 from natsctl.api.stream import StreamInfo
+from natsctl.api.times import parse_time
 from natsctl.api.units import plural
 from natsctl.cli.framework import output
 from natsctl.cli.framework.consent import confirmed_at_terminal
@@ -21,6 +22,7 @@ from natsctl.cli.framework.live import watch as show_again
 from natsctl.cli.framework.parameters import Argument, Option, as_usage_error
 from natsctl.cli.framework.resolve import live_stream, pick_stream, suggesting
 from natsctl.cli.framework.session import Session
+from natsctl.cli.render.plot import Rate, Series, render_plots
 from natsctl.cli.render.streams import (
     REPORT,
     SUMMED,
@@ -48,6 +50,7 @@ from natsctl.cli.render.tables import (
 from natsctl.cli.render.text import count, safe
 from natsctl.cli.stream.list import Streams, Subject, list_streams, nothing_found, warn_absent
 from natsctl.cli.stream.transfer import FromBackup, checked_tables
+from natsctl.client.atomic_file import atomic_write
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -88,7 +91,6 @@ class DeepFlags(NamedTuple):
 
 
 def deep_report(session: Session, spark: SparkFlags, stream: str, flags: DeepFlags, *, json: bool) -> None:
-    from natsctl.api.times import parse_time
     from natsctl.cli.spark_work import run_on_spark
     from natsctl.spark.stream_report import slot_length
 
@@ -115,7 +117,6 @@ def deep_report(session: Session, spark: SparkFlags, stream: str, flags: DeepFla
 
 def _write_page(found: DeepReport, path: Path) -> None:
     from natsctl.cli.render.spark_reports import deep_html
-    from natsctl.client.atomic_file import atomic_write
 
     with file_errors(f"--html {path}"), atomic_write(path) as file:
         file.write(deep_html(found).encode())
@@ -361,8 +362,6 @@ def graph(
     rounds: Rounds = 0,
 ) -> None:
     """Plot how many messages a stream holds, and how fast they come and go, until Ctrl-C."""
-    from natsctl.cli.render.plot import Rate, Series, render_plots
-
     columns, lines = plot_room(rounds)
     name = pick_stream(session, stream)
     session.lasting = True

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from natsctl.api.errors import NatsctlError, UsageError
 from natsctl.api.model import Model
+from natsctl.api.times import format_time
 from natsctl.api.units import format_size, plural
 from natsctl.cli.backup.transfer_flags import (
     IDLE_TIMEOUT,
@@ -36,11 +37,13 @@ from natsctl.cli.backup.transfer_flags import (
 from natsctl.cli.framework import output
 from natsctl.cli.framework.consent import check_consent, confirmed, named
 from natsctl.cli.framework.flags import ConfigFile, Force, Json, Progress, SparkFlags, read_moment
+from natsctl.cli.framework.live import progress
 from natsctl.cli.framework.parameters import Argument, Option
 from natsctl.cli.framework.resolve import live_stream, suggesting
 from natsctl.cli.framework.session import Session
 from natsctl.cli.render.text import count, duration, safe
 from natsctl.cli.stream.info import show_info
+from natsctl.client.message import DryRunError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -207,8 +210,6 @@ def _backup_begins(done: Transferred) -> str:
 
 
 def _read_since(text: str) -> str:
-    from natsctl.api.times import format_time
-
     return format_time(read_moment(text, back=True))
 
 
@@ -310,8 +311,6 @@ def export(
         chosen.pop("startingOffsetsByTimestampStrategy", None)
     tables = checked_tables(session, stream, backup)
     if session.dry_run:
-        from natsctl.client.message import DryRunError
-
         raise DryRunError(effect={"path": where.path, "format": where.format.name, "one_file": where.is_file})
     if where.incremental:
         from natsctl.spark.files.file_export import Note, prepare
@@ -340,7 +339,6 @@ def export(
 
 
 def _exported_direct(session: Session, chosen: dict[str, str], stream: str, target: FileTarget) -> Exported:
-    from natsctl.cli.framework.live import progress
     from natsctl.cli.spark_work import server_options, spark_failures
     from natsctl.spark.files.direct_export import export_direct
 
@@ -426,7 +424,6 @@ def load(
     duplicate window. Headers that servers act on, such as Nats-Expected-… and Nats-Rollup, are left out and counted;
     Nats-TTL and Nats-Schedule only if the stream does not allow them. With --dry-run the rows are counted.
     """
-    from natsctl.client.message import DryRunError
     from natsctl.spark.files import file_import
     from natsctl.spark.files.direct_import import direct_import
     from natsctl.spark.files.message_columns import IDS, left_out
@@ -469,14 +466,11 @@ def load(
 
 def _publish_direct(session: Session, direct: DirectImport, config: StreamConfig, ids: str, name: str) -> None:
     """Publish the messages of files without Spark. Raises UsageError for subjects that the stream does not take."""
-    from natsctl.cli.framework.live import progress
     from natsctl.cli.spark_work import server_options, spark_failures
     from natsctl.spark.files.file_import import check_subjects
 
     check_subjects(config.name, config.subjects, direct.content)
     if session.dry_run:
-        from natsctl.client.message import DryRunError
-
         raise DryRunError(effect=_effect(direct.content, direct.subjects))
     what, total = f"Importing into Stream {config.name}", direct.content.messages
     with spark_failures(session), progress(what, total, "messages", quiet=session.json) as tracker:
