@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
-from natsctl.api.account import AccountInfo, AccountLimits, Tier
+from natsctl.api.account import AccountInfo, Tier
 from natsctl.api.errors import ApiResponseError, ErrCode, NatsctlError
 from natsctl.api.units import format_size, parse_duration, plural
 from natsctl.cli.framework import output
@@ -42,7 +42,12 @@ def render_account(info: AccountInfo | None, server: Mapping[str, Any], user: Ma
     """
     page = Page("Account Information")
     _connection(page.section(), server, user)
-    _permissions(page, user.get("permissions") or {})
+    permissions = user.get("permissions") or {}
+    section = page.section("Connection Permissions")
+    for act in ("publish", "subscribe"):
+        rules = permissions.get(act) or {}
+        for rule in ("allow", "deny"):
+            section.many(f"{act.title()} {rule.title()}", [safe(str(subject)) for subject in rules.get(rule) or ()])
     if info is None:
         page.section("JetStream Account Information").row("JetStream", "not available")
     else:
@@ -94,14 +99,6 @@ def _name(server: Mapping[str, Any]) -> str:
     return "" if name == server.get("server_id") else safe(name)
 
 
-def _permissions(page: Page, permissions: Mapping[str, Any]) -> None:
-    section = page.section("Connection Permissions")
-    for act in ("publish", "subscribe"):
-        rules = permissions.get(act) or {}
-        for rule in ("allow", "deny"):
-            section.many(f"{act.title()} {rule.title()}", [safe(str(subject)) for subject in rules.get(rule) or ()])
-
-
 def _tier(page: Page, title: str, tier: Tier) -> None:
     limits = tier.limits
     section = page.section(title)
@@ -111,19 +108,15 @@ def _tier(page: Page, title: str, tier: Tier) -> None:
     section.row("Storage Per Stream", _most(limits.storage_max_stream_bytes))
     section.row("Streams", f"{count(tier.streams)} of {_number(limits.max_streams)}")
     section.row("Consumers", f"{count(tier.consumers)} of {_number(limits.max_consumers)}")
-    _requirements(section, limits)
+    section.row("Stream Requires Max Bytes Set", yes(limits.max_bytes_required))
+    most = limits.max_ack_pending
+    section.row("Consumer Maximum Ack Pending", count(most) if most > 0 else UNLIMITED)
 
 
 def _api(section: Section, info: AccountInfo) -> None:
     section.row("API Level", count(info.api.level))
     section.row("API Requests", count(info.api.total))
     section.row("API Errors", count(info.api.errors))
-
-
-def _requirements(section: Section, limits: AccountLimits) -> None:
-    section.row("Stream Requires Max Bytes Set", yes(limits.max_bytes_required))
-    most = limits.max_ack_pending
-    section.row("Consumer Maximum Ack Pending", count(most) if most > 0 else UNLIMITED)
 
 
 def _used(used: int, most: int, reserved: int) -> str:

@@ -278,10 +278,7 @@ def merged(live: Config, patch: Config) -> Config:
 
 
 def unset(config: Config, words: Sequence[str] | None, table: Sequence[Flag], model: type[Model]) -> list[str]:
-    """Unset fields, and return their names: by name, by flag (`max-age`), or below another (`metadata.team`).
-
-    Raises UsageError for unknown fields.
-    """
+    """Unset fields, and return their names: by name, by flag (`max-age`), or below another (`metadata.team`)."""
     by_flag = {flag.name.lstrip("-"): flag.to for flag in table if isinstance(flag.to, str)}
     known = {*model.__struct_fields__, *config} - NAMES
     paths = []
@@ -353,7 +350,12 @@ def edit_config(
     `meanings` are descriptions of fields, shown as comments.
     Raises UsageError for a fault if no user can be asked, and for an empty document.
     """
-    original = _document(config)
+    document = {key: _words(key, value) for key, value in config.items()}
+    if isinstance(document.get("metadata"), dict):
+        document["metadata"] = {k: v for k, v in document["metadata"].items() if not k.startswith(SERVER_METADATA)}
+        if not document["metadata"]:
+            del document["metadata"]
+    original = document
     text = _text(original, model, what, meanings or {})
     while True:
         text = edit_text(text, ".yaml")
@@ -394,15 +396,6 @@ def _editor() -> list[str]:
     if found is None:
         raise UsageError("no editor to use: set EDITOR", hint="flags, --config and --unset work without one")
     return [found]
-
-
-def _document(config: Config) -> Config:
-    document = {key: _words(key, value) for key, value in config.items()}
-    if isinstance(document.get("metadata"), dict):
-        document["metadata"] = {k: v for k, v in document["metadata"].items() if not k.startswith(SERVER_METADATA)}
-        if not document["metadata"]:
-            del document["metadata"]
-    return document
 
 
 def _words(name: str, value: Any) -> Any:

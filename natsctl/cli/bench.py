@@ -149,7 +149,13 @@ def bench(
     report = session.run(lambda manager: _measured(manager, load, quiet=json or not progress, json=json))
     if csv is not None:
         _write(csv, report)
-    _show(report, json)
+    if json:
+        output.emit_json(report)
+        return
+    output.show_page(render_report(report))
+    if report.clients > 1:
+        output.emit("")
+        output.show_table(render_clients(report))
 
 
 def load_of(kind: str, given: Given, subject: str) -> Load:
@@ -198,16 +204,6 @@ def _write(path: str, report: Report) -> None:
 
     with as_usage_error(f"--csv: {path}"):
         Path(path).write_text(csv_text(report))
-
-
-def _show(report: Report, json: bool) -> None:
-    if json:
-        output.emit_json(report)
-        return
-    output.show_page(render_report(report))
-    if report.clients > 1:
-        output.emit("")
-        output.show_table(render_clients(report))
 
 
 @flagged((*COMMON, *BUCKET, *KEYS, *PACED, *STORED, *HISTORY, *PURGE))

@@ -242,11 +242,6 @@ COMPRESS = Flag("--compress", SWITCH, compressed, "compress stored data")
 def create_bucket(
     session: Session, kind: BucketKind, bucket: str, wanted: Config, *, if_not_exists: bool, json: bool
 ) -> None:
-    """Create the bucket and show it; with --if-not-exists an existing one is shown unchanged.
-
-    Raises ApiResponseError.
-    """
-
     from natsctl.cli.assets import create_asset
 
     def create() -> Answer[Any]:
@@ -279,10 +274,6 @@ def _bucket_if_there(session: Session, kind: BucketKind, bucket: str) -> Answer[
 
 
 def live_bucket(session: Session, kind: BucketKind, given: str | None) -> Answer[Any]:
-    """Return the live bucket that was given or is picked.
-
-    Raises BucketNotFoundError with a suggestion.
-    """
     name = pick_bucket(session, kind, given)
     with suggesting_in_bucket(session):
         return session.run(lambda manager: bucket_info(manager, kind, name))

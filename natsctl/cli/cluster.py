@@ -150,15 +150,11 @@ def _check_same(layout: Layout, folder: Path, nodes: int, name: str, port: int |
 
 
 def _contexts(layout: Layout, folder: Path) -> dict[str, dict[str, Any]]:
-    said = {"url": layout.urls, "description": _description(folder)}
+    said = {"url": layout.urls, "description": f"natsctl cluster run --dir {folder}"}
     return {
         layout.name: {**said, "user": layout.user, "password": layout.password},
         f"{layout.name}-system": {**said, "user": layout.system_user, "password": layout.system_password},
     }
-
-
-def _description(folder: Path) -> str:
-    return f"natsctl cluster run --dir {folder}"
 
 
 def _check_contexts(documents: dict[str, dict[str, Any]], force: bool) -> None:

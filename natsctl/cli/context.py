@@ -388,12 +388,7 @@ def ls(
         output.emit_json(found) if json else output.emit_names(found)
         return
     documents = [_listed(contexts, name, show_secrets) for name in found]
-    if json:
-        output.emit_json(documents)
-    elif documents:
-        output.show_table(render_contexts(documents))
-    else:
-        output.emit("No contexts defined")
+    output.show_list(documents, lambda: render_contexts(documents), "No contexts defined", json=json)
     for document in documents:
         if fault := document.get("fault"):
             session.received.leave_out(fault)

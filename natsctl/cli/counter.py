@@ -58,19 +58,13 @@ Stream = Annotated[
 def get(session: Session, subject: Subject, stream: Stream = "", json: Json = False) -> None:
     """Show the value of a counter."""
     found = _counter(session, subject, stream)
-    if json:
-        output.emit_json(found)
-    else:
-        output.emit(found.val)
+    output.emit_json(found) if json else output.emit(found.val)
 
 
 def view(session: Session, subject: Subject, stream: Stream = "", json: Json = False) -> None:
     """Show a counter, its last change, and the counts of the streams that it sources."""
     found = _counter(session, subject, stream)
-    if json:
-        output.emit_json(found)
-    else:
-        output.show_page(render_counter(found))
+    output.emit_json(found) if json else output.show_page(render_counter(found))
 
 
 def ls(
@@ -130,10 +124,7 @@ def _add(session: Session, subject: str, value: str, sign: int, json: bool) -> N
     check_target(subject)
     number = sign * read_number(value)
     ack = session.run(lambda manager: add(manager, subject, number))
-    if json:
-        output.emit_json(ack.raw)
-    else:
-        output.emit(str(ack.raw.get("val", "")))
+    output.emit_json(ack.raw) if json else output.emit(str(ack.raw.get("val", "")))
 
 
 VERBS = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
@@ -200,14 +201,9 @@ def ls(
         return letters
 
     letters = _run(session, stream, work)
-    if json:
-        output.emit_json(letters)
-    elif letters:
-        rows = [_row(letter) for letter in letters]
-        right = ("Sequence", "Deliveries")
-        output.show_table(render_table("Dead Letters", _COLUMNS, rows, right=right, least=("Deliveries", "Consumer")))
-    else:
-        output.note("no dead letters")
+    rows, least = map(_row, letters), ("Deliveries", "Consumer")
+    table = partial(render_table, "Dead Letters", _COLUMNS, rows, ("Sequence", "Deliveries"), least=least)
+    output.show_list(letters, table, "no dead letters", json=json, say=output.note)
 
 
 _COLUMNS = ("Time", "Stream", "Consumer", "Sequence", "Subject", "Deliveries", "Reason", "Message")

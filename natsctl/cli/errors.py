@@ -198,12 +198,7 @@ def ls(
 ) -> None:
     """List JetStream's errors."""
     found = ordered(matching(match, defined_errors(errors)), sort, reverse=reverse)
-    if json:
-        output.emit_json(found)
-    elif found:
-        output.show_table(render_errors(found))
-    else:
-        output.emit("No error matches")
+    output.show_list(found, lambda: render_errors(found), "No error matches", json=json)
 
 
 def lookup(

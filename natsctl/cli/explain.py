@@ -76,10 +76,7 @@ def _explain(
 ) -> int:
     with suggesting(session, stream):
         explanation = session.run(work)
-    if json:
-        output.emit_json(msgspec.to_builtins(explanation))
-    else:
-        output.show_page(explanation_page(explanation))
+    output.emit_json(msgspec.to_builtins(explanation)) if json else output.show_page(explanation_page(explanation))
     return NatsctlError.exit_code if check and explanation.causes else ExitCode.DONE
 
 

@@ -162,7 +162,12 @@ def put(
         quiet = json or session.dry_run or (size is not None and size < SMALL_BYTES)
         with progressing(f"Putting {meta.name}", size, bar=progress, quiet=quiet) as tracker:
             made = session.run(lambda _: put_object(opened, meta, source, tracker.at))
-    _show(made, json, f"Put {bucket} > {meta.name}")
+    done = f"Put {bucket} > {meta.name}"
+    if json:
+        output.emit_json(made.document)
+        return
+    output.note(safe(done))
+    show_object(made)
 
 
 def _name_of(file: str) -> str:
@@ -290,14 +295,6 @@ def open_bucket(session: Session, bucket: str) -> ObjectBucket:
     return session.run(lambda manager: ObjectBucket.open(manager, bucket))
 
 
-def _show(found: StoredObject, json: bool, done: str) -> None:
-    if json:
-        output.emit_json(found.document)
-        return
-    output.note(safe(done))
-    show_object(found)
-
-
 def show_object(found: StoredObject) -> None:
     from natsctl.cli.render.bucket_pages import render_object
 
@@ -316,10 +313,7 @@ def info(session: Session, bucket: BucketName = None, name: OptionalObject = Non
             show_bucket(OBJECTS, opened.info, json)
             return
         found = session.run(lambda _: opened.info_of(name))
-    if json:
-        output.emit_json(found.document)
-    else:
-        show_object(found)
+    output.emit_json(found.document) if json else show_object(found)
 
 
 def ls(session: Session, bucket: BucketName = None, names: Names = False, json: Json = False) -> None:

@@ -215,10 +215,6 @@ def printed_by() -> dict[str, list[str]]:
 
 
 def full_id(given: str) -> str:
-    """Return the id that was given, or the only one that ends in it.
-
-    Raises NotFoundError with a suggestion.
-    """
     bare = given.removesuffix("[]")
     known = kinds()
     ends = [one for one in known if one == bare or one.endswith(f".{bare}")]
@@ -310,15 +306,8 @@ def ls(
         for id, kind in kinds().items()
         if pattern.search(id) and (not commands or id in printed)
     ]
-    if names:
-        ids = [one.id for one in found]
-        output.emit_json(ids) if json else output.emit_names(ids)
-    elif json:
-        output.emit_json(found)
-    elif found:
-        output.show_table(render_kinds(found, commands=commands))
-    else:
-        output.emit("No schema matches")
+    ids = [one.id for one in found] if names else None
+    output.show_list(found, lambda: render_kinds(found, commands=commands), "No schema matches", json=json, names=ids)
 
 
 def _first_line(kind: Any) -> str:

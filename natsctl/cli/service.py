@@ -152,10 +152,8 @@ def ls(session: Session, service: MaybeService = "", names: Names = False, json:
 
     found = session.run(lambda manager: infos(manager.connection, service))
     distinct = list(dict.fromkeys(said.value.name for said in found))
-    if names and json:
-        output.emit_json(distinct)
-    elif names:
-        output.emit_names(distinct)
+    if names:
+        output.emit_json(distinct) if json else output.emit_names(distinct)
     elif json:
         output.emit_json([said.raw for said in found])
     else:

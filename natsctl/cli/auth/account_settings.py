@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -111,12 +112,9 @@ def show_list(
 ) -> None:
     if json:
         output.emit_json(entries)
-    elif rows:
-        output.show_table(
-            render_table(title, columns, rows, right=[column for column in columns if column in _NUMBERS])
-        )
-    else:
-        output.emit(none)
+        return
+    right = [column for column in columns if column in _NUMBERS]
+    output.show_list(rows, partial(render_table, title, columns, rows, right), none, json=False)
 
 
 def asked(session: Session, word: str, text: str, help: str) -> str:
@@ -260,17 +258,10 @@ def ls(
         ListedAccount(one.name, one.subject, len(one.users), has_jetstream(one), one.is_system)
         for one in sorted(owner.accounts, key=lambda account: account.name)
     ]
-    if names:
-        known = [one.name for one in found]
-        output.emit_json(known) if json else output.emit_names(known)
-    elif json:
-        output.emit_json(found)
-    elif found:
-        rows = [(one.name, one.subject, count(one.users), "true" * one.jetstream, "true" * one.system) for one in found]
-        columns = ("Name", "Subject", "Users", "JetStream", "System")
-        output.show_table(render_table("Accounts", columns, rows, right=("Users",)))
-    else:
-        output.emit("No Accounts found")
+    rows = ((one.name, one.subject, count(one.users), "true" * one.jetstream, "true" * one.system) for one in found)
+    table = partial(render_table, "Accounts", ("Name", "Subject", "Users", "JetStream", "System"), rows, ("Users",))
+    known = [one.name for one in found] if names else None
+    output.show_list(found, table, "No Accounts found", json=json, names=known)
 
 
 def rm(session: Session, chosen: AccountFlags, force: Force = False, json: Json = False) -> None:

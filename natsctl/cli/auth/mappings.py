@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 
@@ -57,15 +57,11 @@ def _show_mappings(mappings: Mapping[str, Sequence[Document]], json: bool) -> No
     output.emit_json(_as_tool(mappings)) if json else output.show_page(render_mappings(mappings))
 
 
-def _as_tool(mappings: Mapping[str, Sequence[Document]]) -> dict[str, Any]:
+def _as_tool(mappings: Mapping[str, Sequence[Document]]) -> ShownMappings:
     return {
         source: [
-            {
-                "Subject": destination.get("subject", ""),
-                "Weight": destination.get("weight") or 100,
-                "Cluster": destination.get("cluster", ""),
-            }
-            for destination in destinations
+            MappingDestination(one.get("subject", ""), one.get("weight") or 100, one.get("cluster", ""))
+            for one in destinations
         ]
         for source, destinations in mappings.items()
     }

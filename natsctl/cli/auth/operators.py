@@ -45,7 +45,7 @@ class StoredOperator(OperatorClaims, frozen=True, kw_only=True):
     key: StoredKey | None = None
 
 
-class ListedOperator(Model, kw_only=True):
+class ListedOperator(Model):
     """One operator of a list."""
 
     name: str
@@ -103,10 +103,7 @@ def read_file(path: Path) -> bytes:
 
 
 def write_private(session: Session, path: Path, content: bytes, about: str) -> None:
-    """Write a file that only its owner may read; a dry run ends with `about` instead of the content.
-
-    Raises StorageError, DryRunError.
-    """
+    """Write a file that only its owner may read; a dry run ends with `about` instead of the content."""
     if session.dry_run:
         raise DryRunError(Planned(str(path), about.encode()))
     with file_errors(path), atomic_write(path, PRIVATE, durable=True) as file:
@@ -203,24 +200,15 @@ def ls(names: Names = False, json: Json = False) -> None:
     if names:
         output.emit_json(place.names()) if json else output.emit_names(place.names())
         return
-    operators, selected = place.operators(), place.selected()
-    if json:
-        output.emit_json([_listed(operator, selected) for operator in operators])
-    elif operators:
-        output.show_table(render_operators(operators, selected))
-    else:
-        output.emit("No Operators found")
-
-
-def _listed(operator: Operator, selected: str) -> dict[str, Any]:
-    return {
-        "name": operator.name,
-        "subject": operator.subject,
-        "selected": operator.name == selected,
-        "accounts": len(operator.accounts),
-        "account_server": operator.typed.nats.account_server_url,
-        "signing_keys": len(operator.signing_key_names),
-    }
+    selected = place.selected()
+    operators = [
+        ListedOperator(
+            each.name, each.subject, each.name == selected, len(each.accounts), each.typed.nats.account_server_url,
+            len(each.signing_key_names),
+        )
+        for each in place.operators()
+    ]  # fmt: skip
+    output.show_list(operators, lambda: render_operators(operators), "No Operators found", json=json)
 
 
 def select(session: Session, name: MaybeOperator = None, json: Json = False) -> None:

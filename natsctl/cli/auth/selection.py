@@ -41,10 +41,7 @@ def picked(session: Session, name: str | None, word: str, text: str, names: Sequ
 
 
 def picked_operator(session: Session, store: NscStore, name: str | None) -> Operator:
-    """Return the operator of that name, else the selected one, the only one, or a person's choice.
-
-    Raises UsageError, EntityNotFoundError.
-    """
+    """Return the operator of that name, else the selected one, the only one, or a person's choice."""
     names = store.names()
     name = name or store.selected() or (names[0] if len(names) == 1 else None)
     if not name and not names:

@@ -53,7 +53,7 @@ class StoredUser(UserClaims, frozen=True, kw_only=True):
     key: StoredKey | None = None
 
 
-class ListedUser(Model, kw_only=True):
+class ListedUser(Model):
     """One user of a list; limits and permissions are the effective ones."""
 
     name: str
@@ -232,27 +232,15 @@ def info(
 def ls(session: Session, chosen: AccountFlags, names: Names = False, json: Json = False) -> None:
     """List the users of an account."""
     _, owner = chosen.find(session)
-    if names:
-        found = [user.name for user in owner.users]
-        output.emit_json(found) if json else output.emit_names(found)
-    elif json:
-        output.emit_json([_listed(user) for user in owner.users])
-    elif owner.users:
-        output.show_table(render_users(owner))
-    else:
-        output.emit("No users found")
+    users = [_listed(user) for user in owner.users]
+    known = [user.name for user in users] if names else None
+    output.show_list(users, lambda: render_users(owner.name, users), "No users found", json=json, names=known)
 
 
-def _listed(user: ManagedUser) -> dict[str, Any]:
+def _listed(user: ManagedUser) -> ListedUser:
     limits = user.effective_limits
-    return {
-        "name": user.name,
-        "subject": user.subject,
-        "scoped": user.scope is not None,
-        "pub_permissions": bool(limits.pub.allow or limits.pub.deny),
-        "sub_permissions": bool(limits.sub.allow or limits.sub.deny),
-        "subs": limits.subs,
-    }
+    pub, sub = (bool(rules.allow or rules.deny) for rules in (limits.pub, limits.sub))
+    return ListedUser(user.name, user.subject, user.scope is not None, pub, sub, limits.subs)
 
 
 def rm(

@@ -64,15 +64,8 @@ def ls(
     only descriptions are read.
     """
     found = find_backups(folder, read=check and not names)
-    if names:
-        paths = [one.path for one in found]
-        output.emit_json(paths) if json else output.emit_names(paths)
-    elif json:
-        output.emit_json(found)
-    elif found:
-        output.show_table(render_found(found))
-    else:
-        output.note("No backups there")
+    paths = [one.path for one in found] if names else None
+    output.show_list(found, lambda: render_found(found), "No backups there", json=json, names=paths, say=output.note)
     return NatsctlError.exit_code if any(one.error for one in found) else ExitCode.DONE
 
 
@@ -275,7 +268,12 @@ def edit(
     """
     from natsctl.client.backup.selection import Edit, edit_backup
 
-    _check_edit(archive, last_per_subject, kv_compact)
+    if archive not in (1, 2):
+        raise UsageError(f"--archive: expected 1 or 2, not {archive}")
+    if last_per_subject is not None and last_per_subject < 1:
+        raise UsageError(f"--last-per-subject: expected 1 or more, not {last_per_subject}")
+    if last_per_subject and kv_compact:
+        raise UsageError("--kv-compact and --last-per-subject are mutually exclusive")
     if obfuscation_key is not None and not obfuscate:
         raise UsageError("--obfuscation-key is for --obfuscate")
     pick = selection_of(given)
@@ -286,15 +284,6 @@ def edit(
     with shown("Reading", None, bar=progress, quiet=json) as tracker:
         done = edit_backup(path, target, wanted, replace=force, dry_run=dry_run, on_read=tracker.at)
     _show_edit(done, target, dry_run=dry_run, json=json)
-
-
-def _check_edit(archive: int, last_per_subject: int | None, kv_compact: bool) -> None:
-    if archive not in (1, 2):
-        raise UsageError(f"--archive: expected 1 or 2, not {archive}")
-    if last_per_subject is not None and last_per_subject < 1:
-        raise UsageError(f"--last-per-subject: expected 1 or more, not {last_per_subject}")
-    if last_per_subject and kv_compact:
-        raise UsageError("--kv-compact and --last-per-subject are mutually exclusive")
 
 
 def _show_edit(done: EditedBackup, target: Path, *, dry_run: bool, json: bool) -> None:

@@ -48,10 +48,7 @@ class MessageQuery(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> MessageQuery:
-        """Return the query of a line such as `--subject a.* --since 1h --expression 'json.total > 9' word`.
-
-        Raises UsageError.
-        """
+        """Return the query of a line such as `--subject a.* --since 1h --expression 'json.total > 9' word`."""
         from natsctl.cli.stream.search import message_test, search, selection_with
 
         command = command_of(search)

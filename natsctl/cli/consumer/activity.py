@@ -12,12 +12,13 @@ from natsctl.api.consumer import ConsumerInfo
 from natsctl.api.errors import UsageError
 from natsctl.api.model import Model
 from natsctl.api.subjects import ADVISORY_PREFIX, METRIC_PREFIX
+from natsctl.cli.consumer.listing import ConsumerFlags
 from natsctl.cli.framework import output
-from natsctl.cli.framework.flags import All, ConsumerName, Json, Rounds, StreamName, Watch, check_rounds, length_option
+from natsctl.cli.framework.flags import All, Json, Rounds, StreamName, Watch, check_rounds, length_option
 from natsctl.cli.framework.live import Every, emit_each, plot_room
 from natsctl.cli.framework.live import watch as redraw
 from natsctl.cli.framework.parameters import Option
-from natsctl.cli.framework.resolve import live_consumer, pick_consumer, pick_stream, suggesting
+from natsctl.cli.framework.resolve import live_consumer, pick_stream, suggesting
 from natsctl.cli.framework.session import Session
 from natsctl.cli.render.tables import Columns, Drawn, Reverse, Sort, Stack, Wide, selected_columns, sorted_rows
 from natsctl.cli.render.text import safe
@@ -147,8 +148,7 @@ def _led(found: LiveProgress) -> list[tuple[str, str, int]]:
 
 def graph(
     session: Session,
-    stream: StreamName = None,
-    consumer: ConsumerName = None,
+    chosen: ConsumerFlags,
     every: Every = 1.0,
     rounds: Rounds = 0,
 ) -> None:
@@ -156,8 +156,7 @@ def graph(
     from natsctl.cli.render.plot import Rate, Series, render_plots
 
     columns, lines = plot_room(rounds)
-    where = pick_stream(session, stream)
-    name = pick_consumer(session, where, consumer)
+    where, name = chosen.pick(session)
     pending, unacked = Series("Unprocessed Messages"), Series("Outstanding Acks")
     delivered, acked = Rate("Delivered"), Rate("Acknowledged")
 
@@ -178,8 +177,7 @@ def graph(
 
 def events(
     session: Session,
-    stream: StreamName = None,
-    consumer: ConsumerName = None,
+    chosen: ConsumerFlags,
     count: Annotated[int, Option("--count", metavar="N", help="end after N events", min=0)] = 0,
     wait: Annotated[float | None, length_option("--wait", help="end after this time without an event")] = None,
     short: Annotated[bool, Option("--short", help="one line per event")] = False,
@@ -192,8 +190,7 @@ def events(
 
     if short and (json or cloudevent):
         raise UsageError("--short is text: it goes with neither --json nor --cloudevent")
-    where = pick_stream(session, stream)
-    name = pick_consumer(session, where, consumer)
+    where, name = chosen.pick(session)
     live_consumer(session, where, name)
     subjects = tuple(f"{prefix}.*.*.{where}.{name}" for prefix in (ADVISORY_PREFIX, METRIC_PREFIX))
     show = EventPrinter(json, cloudevent=cloudevent, short=short)

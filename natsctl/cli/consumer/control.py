@@ -9,10 +9,10 @@ from typing import Annotated, Any
 from natsctl.api.errors import ApiResponseError, ErrCode, NotFoundError, UsageError
 from natsctl.api.times import format_time, parse_time
 from natsctl.api.units import plural
-from natsctl.cli.consumer.listing import list_consumers, show_info
+from natsctl.cli.consumer.listing import ConsumerFlags, list_consumers, show_info
 from natsctl.cli.framework import output
 from natsctl.cli.framework.consent import check_consent, confirmed, named
-from natsctl.cli.framework.flags import FORMS, ConsumerName, Force, Json, MissingOk, StreamName, read_moment
+from natsctl.cli.framework.flags import FORMS, Force, Json, MissingOk, StreamName, read_moment
 from natsctl.cli.framework.parameters import Argument, Option
 from natsctl.cli.framework.resolve import is_pattern, live_consumer, matching, pick_consumer, pick_stream, suggesting
 from natsctl.cli.framework.session import Session
@@ -24,8 +24,7 @@ DEFAULT_PAUSE = "1h"
 
 def pause(
     session: Session,
-    stream: StreamName = None,
-    consumer: ConsumerName = None,
+    chosen: ConsumerFlags,
     until: Annotated[
         str | None,
         Argument(metavar="UNTIL", help="a duration, or a time; without offset it is local"),
@@ -37,8 +36,7 @@ def pause(
 
     UNTIL is a time such as 2026-12-24T18:00:00Z, local time such as "2026-12-24 18:00", or a duration such as 1h.
     """
-    where = pick_stream(session, stream)
-    name = pick_consumer(session, where, consumer)
+    where, name = chosen.pick(session)
     if not session.dry_run:
         live_consumer(session, where, name)
     until_ns = _until(session, until)
@@ -53,14 +51,12 @@ def pause(
 
 def resume(
     session: Session,
-    stream: StreamName = None,
-    consumer: ConsumerName = None,
+    chosen: ConsumerFlags,
     force: Force = False,
     json: Json = False,
 ) -> None:
     """Resume delivery."""
-    where = pick_stream(session, stream)
-    name = pick_consumer(session, where, consumer)
+    where, name = chosen.pick(session)
     live: dict[str, Any] = live_consumer(session, where, name).raw
     paused = bool(live.get("paused"))
     answer = session.ask(lambda manager: manager.consumer_pause(where, name), changes=True)
@@ -109,8 +105,7 @@ PINNED = "pinned_client"
 
 def reset(
     session: Session,
-    stream: StreamName = None,
-    consumer: ConsumerName = None,
+    chosen: ConsumerFlags,
     sequence: Annotated[
         int,
         Option("--sequence", metavar="SEQ", help="stream sequence to deliver next", min=0),
@@ -119,9 +114,8 @@ def reset(
     json: Json = False,
 ) -> None:
     """Reset a consumer to a stream sequence, or to its ack floor."""
-    check_consent(session, f"reset {named('Consumer', [consumer] if consumer else [])}", force)
-    where = pick_stream(session, stream)
-    name = pick_consumer(session, where, consumer)
+    check_consent(session, f"reset {named('Consumer', [chosen.consumer] if chosen.consumer else [])}", force)
+    where, name = chosen.pick(session)
     live = live_consumer(session, where, name).value
     target = f"stream sequence {sequence}" if sequence else f"its ack floor, {live.ack_floor.stream_seq}"
     session.effect.update(
@@ -143,24 +137,22 @@ def reset(
 
 def unpin(
     session: Session,
-    stream: StreamName = None,
-    consumer: ConsumerName = None,
+    chosen: ConsumerFlags,
     group: Annotated[str | None, Argument(metavar="GROUP", help="the priority group")] = None,
     force: Force = False,
     json: Json = False,
 ) -> None:
     """Release the pinned client of a priority group."""
-    where = pick_stream(session, stream)
-    name = pick_consumer(session, where, consumer)
+    where, name = chosen.pick(session)
     live = live_consumer(session, where, name).raw
-    chosen, pinned = _group(session, live, group)
-    session.effect.update(group=chosen, pinned_client=pinned or None)
-    answer = session.ask(lambda manager: manager.consumer_unpin(where, name, chosen), changes=True)
+    named_group, pinned = _group(session, live, group)
+    session.effect.update(group=named_group, pinned_client=pinned or None)
+    answer = session.ask(lambda manager: manager.consumer_unpin(where, name, named_group), changes=True)
     if json:
         output.emit_json(answer.raw)
         return
     what = f"Unpinned client {safe(pinned)} from" if pinned else "No client was pinned in"
-    output.emit(f"{what} Priority Group {safe(where)} > {safe(name)} > {safe(chosen)}")
+    output.emit(f"{what} Priority Group {safe(where)} > {safe(name)} > {safe(named_group)}")
 
 
 def _group(session: Session, live: Mapping[str, Any], given: str | None) -> tuple[str, str]:
@@ -224,10 +216,6 @@ def rm(
 
 
 def _chosen(session: Session, stream: str, words: Sequence[str], force: bool, missing_ok: bool) -> list[str]:
-    """Return the selected names, after showing the losses.
-
-    Raises ApiResponseError for a missing consumer.
-    """
     try:
         infos = {consumer.raw["name"]: consumer.raw for consumer in list_consumers(session, stream)}
     except ApiResponseError as failure:

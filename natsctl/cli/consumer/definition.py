@@ -27,7 +27,7 @@ from natsctl.cli.assets import (
     without_server_metadata,
     write_config,
 )
-from natsctl.cli.consumer.listing import existing, show_info
+from natsctl.cli.consumer.listing import ConsumerFlags, existing, show_info
 from natsctl.cli.framework import output
 from natsctl.cli.framework.flags import (
     COUNT,
@@ -61,7 +61,7 @@ from natsctl.cli.framework.flags import (
 )
 from natsctl.cli.framework.parameters import Argument, Option
 from natsctl.cli.framework.prompts import Question, asset_name, prompt, prompt_confirm
-from natsctl.cli.framework.resolve import live_consumer, pick_consumer, pick_stream, suggesting
+from natsctl.cli.framework.resolve import live_consumer, pick_stream, suggesting
 from natsctl.cli.framework.session import Session
 from natsctl.cli.render.change import changes
 from natsctl.cli.render.text import safe
@@ -307,8 +307,7 @@ def edit(
     session: Session,
     given: Given,
     edits: Edits,
-    stream: StreamName = None,
-    consumer: ConsumerName = None,
+    chosen: ConsumerFlags,
     force: Force = False,
     json: Json = False,
 ) -> None:
@@ -319,8 +318,8 @@ def edit(
     """
     edits.check()
     named, patch = _in_file(edits.config)
-    stream = pick_stream(session, stream or named)
-    live = live_consumer(session, stream, pick_consumer(session, stream, consumer))
+    stream, name = chosen._replace(stream=chosen.stream or named).pick(session)
+    live = live_consumer(session, stream, name)
     check_given(session, edits.change(given), "give flags such as --max-deliver 5, --config FILE or --interactive")
     before, what = _plain(live.raw["config"]), f"Consumer {stream} > {live.raw['name']}"
     wanted, removed = edits.applied(session, before, patch, given, CONSUMER_EDIT, ConsumerConfig, what)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from natsctl.api.errors import NatsctlError
 from natsctl.cli import leadership
-from natsctl.cli.consumer.listing import FILTERS, list_consumers, show_info, test_of
-from natsctl.cli.framework.flags import ConsumerName, Force, Given, Json, StreamName, flagged
-from natsctl.cli.framework.resolve import pick_consumer, pick_stream
+from natsctl.cli.consumer.listing import FILTERS, ConsumerFlags, list_consumers, show_info, test_of
+from natsctl.cli.framework.flags import Force, Given, Json, StreamName, flagged
+from natsctl.cli.framework.resolve import pick_stream
 from natsctl.cli.framework.session import Session
 from natsctl.cli.framework.verbs import verb
 from natsctl.cli.leadership import MoveWait, Peer, Preferred, Wait, balance_leaders
@@ -15,19 +15,17 @@ from natsctl.client.leaders import ClusterAsset
 
 def step_down(
     session: Session,
-    stream: StreamName = None,
-    consumer: ConsumerName = None,
+    chosen: ConsumerFlags,
     preferred: Preferred = "",
     wait: Wait = None,
     force: Force = False,
     json: Json = False,
 ) -> None:
     """Make the leader of a consumer step down, and wait for a new one."""
-    where = pick_stream(session, stream)
-    asset = ClusterAsset(where, pick_consumer(session, where, consumer))
+    asset = ClusterAsset(*chosen.pick(session))
     if not leadership.step_down(session, asset, preferred, wait, json):
         return
-    answer = session.run(lambda manager: manager.consumer_info(where, asset.consumer))
+    answer = session.run(lambda manager: manager.consumer_info(asset.stream, asset.consumer))
     show_info(answer, json, state_only=True)
 
 
@@ -58,16 +56,14 @@ def balance(
 
 def evacuate(
     session: Session,
-    stream: StreamName = None,
-    consumer: ConsumerName = None,
+    chosen: ConsumerFlags,
     peer: Peer = None,
     wait: MoveWait = None,
     force: Force = False,
     json: Json = False,
 ) -> None:
     """Move a consumer away from a server, to another server that has its stream."""
-    where = pick_stream(session, stream)
-    asset = ClusterAsset(where, pick_consumer(session, where, consumer))
+    asset = ClusterAsset(*chosen.pick(session))
     leadership.evacuate(session, asset, peer, wait, force, json)
 
 

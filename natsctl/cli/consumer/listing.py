@@ -30,7 +30,7 @@ from natsctl.cli.framework.resolve import if_there, pick_consumer, pick_stream, 
 from natsctl.cli.framework.session import Session
 from natsctl.cli.render.tables import Columns, Reverse, Sort, Wide, render_columns, selected_columns, sorted_rows
 from natsctl.cli.render.text import safe
-from natsctl.hints import TYPE_CHECKING, Any
+from natsctl.hints import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -38,6 +38,17 @@ if TYPE_CHECKING:
     from natsctl.client.manager import Manager
     from natsctl.client.requests import Answer, ListedFields, Listing
     from natsctl.client.search import ConsumerTest
+
+
+class ConsumerFlags(NamedTuple):
+    """The stream and the consumer of a command: a bundle of flags."""
+
+    stream: StreamName = None
+    consumer: ConsumerName = None
+
+    def pick(self, session: Session) -> tuple[str, str]:
+        where = pick_stream(session, self.stream)
+        return where, pick_consumer(session, where, self.consumer)
 
 
 def list_consumers(session: Session, stream: str, fields: ListedFields | None = None) -> Listing[Answer[Any]]:

@@ -11,6 +11,7 @@ from msgspec import field
 from natsctl.api import endpoints
 from natsctl.api.errors import NothingReceivedError, UsageError
 from natsctl.api.model import Model
+from natsctl.cli.consumer.listing import ConsumerFlags
 from natsctl.cli.framework import output
 from natsctl.cli.framework.flags import (
     DURATION,
@@ -21,19 +22,17 @@ from natsctl.cli.framework.flags import (
     TEXT,
     WHOLE,
     Config,
-    ConsumerName,
     Flag,
     Given,
     Json,
     Raw,
-    StreamName,
     apply,
     fields_of,
     flagged,
     length_option,
 )
 from natsctl.cli.framework.parameters import Option
-from natsctl.cli.framework.resolve import live_consumer, pick_consumer, pick_stream, suggesting
+from natsctl.cli.framework.resolve import live_consumer, pick_stream, suggesting
 from natsctl.cli.framework.session import Session
 from natsctl.cli.messaging.bodies import received, show_message
 from natsctl.cli.messaging.subscribe import STARTS
@@ -94,8 +93,7 @@ READING = (
 def next_message(
     session: Session,
     given: Given,
-    stream: StreamName = None,
-    consumer: ConsumerName = None,
+    chosen: ConsumerFlags,
     count: Annotated[int, Option("--count", metavar="N", help="how many messages", min=1)] = 1,
     batch: Annotated[int | None, Option("--batch", metavar="N", help="max messages per request [256]", min=1)] = None,
     raw: Raw = False,
@@ -107,15 +105,14 @@ def next_message(
     """
     asked = read_flags(session, given)
     wanted = PullOptions(count, batch or MAX_BATCH, **asked.request)
-    _read(session, stream, consumer, wanted, asked, DeliveryPrinter(raw, json))
+    _read(session, chosen, wanted, asked, DeliveryPrinter(raw, json))
 
 
 @flagged(READING)
 def fetch(
     session: Session,
     given: Given,
-    stream: StreamName = None,
-    consumer: ConsumerName = None,
+    chosen: ConsumerFlags,
     batch: Annotated[int, Option("--batch", "--count", metavar="N", help="max messages", min=1)] = FETCHED,
     raw: Raw = False,
     json: Json = False,
@@ -123,7 +120,7 @@ def fetch(
     """Take one batch of a pull consumer with a single request, and acknowledge its messages."""
     asked = read_flags(session, given)
     wanted = PullOptions(batch, batch, once=True, **asked.request)
-    _read(session, stream, consumer, wanted, asked, DeliveryPrinter(raw, json))
+    _read(session, chosen, wanted, asked, DeliveryPrinter(raw, json))
 
 
 class ReadFlags(NamedTuple):
@@ -153,16 +150,10 @@ def read_flags(session: Session, given: Given) -> ReadFlags:
 
 
 def _read(
-    session: Session,
-    stream: str | None,
-    consumer: str | None,
-    wanted: PullOptions,
-    asked: ReadFlags,
-    show: DeliveryPrinter,
+    session: Session, chosen: ConsumerFlags, wanted: PullOptions, asked: ReadFlags, show: DeliveryPrinter
 ) -> None:
     answer = asked.answer
-    where = pick_stream(session, stream)
-    name = pick_consumer(session, where, consumer)
+    where, name = chosen.pick(session)
     config = live_consumer(session, where, name).raw["config"]
     if config.get("deliver_subject"):
         raise UsageError(
@@ -286,8 +277,7 @@ ORDERED = (
 def sub(
     session: Session,
     given: Given,
-    stream: StreamName = None,
-    consumer: ConsumerName = None,
+    chosen: ConsumerFlags,
     ack: Annotated[bool, Option("--ack/--no-ack", help="acknowledge")] = True,
     count: Annotated[
         int | None,
@@ -311,14 +301,13 @@ def sub(
     """
     show = DeliveryPrinter(raw, json)
     if "--ordered" in given:
-        if consumer or deliver_group or group:
+        if chosen.consumer or deliver_group or group:
             raise UsageError("--ordered makes a consumer of its own: CONSUMER and groups are for others")
-        _read_ordered(session, pick_stream(session, stream), given, count or 0, wait, show)
+        _read_ordered(session, pick_stream(session, chosen.stream), given, count or 0, wait, show)
         return
     if given:
         raise UsageError(f"{next(iter(given))} is for --ordered: a consumer that exists has its own")
-    where = pick_stream(session, stream)
-    name = pick_consumer(session, where, consumer)
+    where, name = chosen.pick(session)
     reading = SubOptions(ack, deliver_group, group, count, wait, show)
     _read_consumer(session, where, name, reading)
 

@@ -106,10 +106,7 @@ def write(session: Session, exporter: Exporter, to: ExportTarget) -> None:
         raise DryRunError(effect={"files": [str(path) for path in texts]})
     done = write_files(texts, force=to.force)
     done.stale = _stale(to, list(texts))
-    if to.json:
-        output.emit_json(done)
-    else:
-        _show_written(to, len(done.written), len(done.unchanged), done.stale)
+    output.emit_json(done) if to.json else _show_written(to, len(done.written), len(done.unchanged), done.stale)
 
 
 def _print(exporter: Exporter, to: ExportTarget) -> None:

@@ -82,10 +82,7 @@ def _terminate(number: int, frame: FrameType | None) -> None:
 
 
 def _show_group(noun: Verb, group: Verb, path: str, words: Sequence[str], given: dict[str, Any]) -> int:
-    """Show the page of a group: on stdout for --help, else on stderr as a usage error.
-
-    Raises UsageError for an unknown verb.
-    """
+    """Show the page of a group: on stdout for --help, else on stderr as a usage error."""
     more, kept = take_out(words, {}, OF_NOUNS.get(noun.name))
     asked = "help" in {**given, **more}
     if kept.all and not asked:

@@ -60,10 +60,7 @@ def check_consent(session: Session, action: str, given: bool, *, flag: str = FOR
 
 
 def confirmed(session: Session, action: str, given: bool, *, typed: str = "", flag: str = FORCE) -> bool:
-    """Return whether to continue with a loss; `typed` is the word that the user must type to confirm.
-
-    Raises NotConfirmedError if no user can be asked.
-    """
+    """Return whether to continue with a loss; `typed` is the word that the user must type to confirm."""
     check_consent(session, action, given, flag=flag)
     if given or session.dry_run:
         return True

@@ -51,10 +51,7 @@ class CommandHost:
         self._links: dict[Target, SessionLink] = {}
 
     def run(self, words: Sequence[str]) -> CommandOutcome:
-        """Run a command line, with its output on stdout; a failure is returned unreported.
-
-        Raises BrokenPipeError.
-        """
+        """Run a command line, with its output on stdout; a failure is returned unreported."""
         from natsctl.cli.main import dispatch
 
         self.path = self.answer = ""

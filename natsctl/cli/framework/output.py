@@ -16,7 +16,7 @@ from natsctl.cli.framework.globals import COLOURS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
     from typing import IO, Any
 
     from rich.console import Console, RenderableType
@@ -241,6 +241,26 @@ def show_table(table: RenderableType) -> None:
         return
     box = "" if sys.stdout.encoding.lower().startswith("utf") else "ascii"
     sys.stdout.write(table.text(width() or PIPE_WIDTH, colour=has_color(sys.stdout), box=box))
+
+
+def show_list(
+    entries: Sequence[Any],
+    table: Callable[[], RenderableType],
+    none: str,
+    *,
+    json: bool,
+    names: Iterable[str] | None = None,
+    say: Callable[[str], None] = emit,
+) -> None:
+    """Show the `names` only, if there are any to show; else the entries with `json`, their table, or `none` without."""
+    if names is not None:
+        emit_json([*names]) if json else emit_names(names)
+    elif json:
+        emit_json(entries)
+    elif entries:
+        show_table(table())
+    else:
+        say(none)
 
 
 def console(*, live: bool = False) -> Console:

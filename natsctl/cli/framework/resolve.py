@@ -56,10 +56,7 @@ def matching(names: Iterable[str], word: str) -> list[str]:
 
 
 def pick(session: Session, given: str | None, kind: str, names: Callable[[], Sequence[str]], none: str = "") -> str:
-    """Return the name that was given, or that the user picks from `names()`.
-
-    Raises UsageError without a terminal, and with the text `none` if there are no names.
-    """
+    """Return the name that was given, or that the user picks from `names()`."""
     if given:
         return given
     argument = kind.rpartition(" ")[2].upper()

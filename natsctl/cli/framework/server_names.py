@@ -26,10 +26,6 @@ MAX_WORDS = 500
 
 
 def names_of(kind: str, line: TypedLine, current: str, deadline_s: float) -> list[str]:
-    """Return the names of that kind, at most MAX_WORDS.
-
-    Raises UnreachableError at the deadline, or if the connection is lost.
-    """
     from natsctl.cli.framework.globals import GlobalOptions
     from natsctl.client.servers import resolve
 

@@ -191,10 +191,7 @@ class Session:
         return self.run(work)
 
     def _ask_plainly(self, link: SessionLink, work: Callable[[Manager], Awaitable[T]], changes: bool) -> T:
-        """Return the result of `work` on a plain connection.
-
-        Raises NeedsMoreError if the target or the work needs more, and as `open_plain`.
-        """
+        """Return the result of `work` on a plain connection."""
         from natsctl.client.one_shot import open_plain
 
         if link.rest_s > UNSEEN_REST_S:
@@ -316,10 +313,6 @@ class Session:
             there = there._replace(urls=(link.embedded.url,))
 
     def target(self) -> Target:
-        """Return the server that options, environment and contexts choose.
-
-        Raises UsageError, or ContextNotFoundError with a hint.
-        """
         from natsctl.cli.framework.resolve import did_you_mean
         from natsctl.client.contexts import ContextNotFoundError
         from natsctl.client.servers import resolve

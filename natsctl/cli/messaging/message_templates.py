@@ -46,10 +46,7 @@ class TemplateError(ValueError):
 
 
 def expand(text: str, functions: Functions) -> str:
-    """Return `text` with each action replaced by the result of its function.
-
-    Raises TemplateError, and UsageError for features of Go templates that are not supported.
-    """
+    """Return `text` with each action replaced by the result of its function."""
     return _ACTION.sub(lambda match: _result(match[1], functions), text)
 
 
@@ -134,10 +131,7 @@ def command_of(line: str, subject: str, body: bytes, number: int) -> list[str]:
 
 
 async def translated(command: str, message: Message, stream: str = "") -> bytes:
-    """Return the output of a program for a body; its arguments are a template with `Subject` and `Stream`.
-
-    Raises CommandFailedError, and UsageError for an invalid template.
-    """
+    """Return the output of a program for a body; its arguments are a template with `Subject` and `Stream`."""
     from natsctl.client.messaging.request_reply import run
 
     aside = _Placeholders()

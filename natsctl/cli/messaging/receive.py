@@ -98,10 +98,7 @@ async def listen(manager: Manager, listening: ListenOptions, show: MessageSink) 
 async def follow(
     manager: Manager, feed: MessageFeed, listening: ListenOptions, show: MessageSink, *, may_be_none: bool = False
 ) -> int:
-    """Show the messages of a feed, and return their number.
-
-    Raises NothingReceivedError for none, unless `may_be_none`.
-    """
+    """Show the messages of a feed, and return their number."""
     show.banner(listening.subjects)
     number = stretch = 0
     most = listening.count or sys.maxsize

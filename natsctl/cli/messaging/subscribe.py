@@ -268,10 +268,7 @@ def _opening(reading: FeedReading, asked: SubscribeFlags) -> str:
 
 
 async def _capture(manager: Manager, asked: SubscribeFlags, subjects: list[str]) -> Capture:
-    """Return storage of messages: under the name of their stream, or of the target.
-
-    Raises UsageError for a target or a consumer that cannot be backed up.
-    """
+    """Return storage of messages: under the name of their stream, or of the target."""
     from natsctl.client.backup.writer import Capture, captured_config
 
     target = Path(asked.backup)

@@ -123,10 +123,7 @@ def validate(session: Session, spark: SparkFlags, pipeline: Pipeline = "", json:
         if not json:
             raise
         faults = [CheckedFault(fault.file, fault.line, fault.text, fault.hint) for fault in failure.faults]
-    if json:
-        output.emit_json(Checked(name, folder, not faults, faults))
-    else:
-        output.emit(f"{name} is valid")
+    output.emit_json(Checked(name, folder, not faults, faults)) if json else output.emit(f"{name} is valid")
     return ExitCode.USAGE if faults else ExitCode.DONE
 
 

@@ -85,10 +85,6 @@ def run(
 def _run_plan(
     project: Project, once: bool, interval: float | None, full_refresh: list[str], full_refresh_all: bool
 ) -> RunPlan:
-    """Return the options of the run: the flags, and the interval of natsctl.yml if it is not given.
-
-    Raises UsageError.
-    """
     from natsctl.spark.pipeline.update import RunPlan
 
     interval_s = 0.0 if once else interval or project.own.interval_s
@@ -169,10 +165,7 @@ _SECRETS: Final = {
 
 
 def start_detached(session: Session, spark: SparkFlags, project: Project, plan: RunPlan) -> None:
-    """Start the same run in the background, and report it after its pipeline has passed the checks.
-
-    Raises ConflictError, RunEndedError.
-    """
+    """Start the same run in the background, and report it after its pipeline has passed the checks."""
     from natsctl.spark.pipeline.run_record import log_path, only_run
 
     with only_run(project):

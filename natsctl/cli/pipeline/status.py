@@ -172,10 +172,7 @@ def ls(names: Names = False, json: Json = False) -> None:
 
     known = known_pipelines()
     if names:
-        if json:
-            output.emit_json([*known])
-        else:
-            output.emit_names(known)
+        output.emit_json([*known]) if json else output.emit_names(known)
         return
     found = []
     for name, folder in known.items():
@@ -184,10 +181,7 @@ def ls(names: Names = False, json: Json = False) -> None:
         except (PipelineNotFoundError, PipelineError):
             state, pid, record = "faulty", 0, None
         found.append(Known(name, str(folder), state, pid, moment(record.updated_ns if record else 0)))
-    if json:
-        output.emit_json(found)
-    else:
-        output.show_table(render_known(found))
+    output.emit_json(found) if json else output.show_table(render_known(found))
 
 
 def logs(
@@ -201,10 +195,7 @@ def logs(
     from natsctl.spark.pipeline.run_record import log_path
 
     for event in list(_events(log_path(chosen_project(pipeline))))[-lines:]:
-        if json:
-            output.emit_json_line(event_document(event))
-        else:
-            output.emit(event_line(event))
+        output.emit_json_line(event_document(event)) if json else output.emit(event_line(event))
 
 
 def _events(path: Path) -> Iterator[Event]:

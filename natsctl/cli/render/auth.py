@@ -12,7 +12,9 @@ from natsctl.cli.render.tables import Table, render_table
 from natsctl.cli.render.text import count, listed, safe, stamp, yes
 
 if TYPE_CHECKING:
-    from natsctl.client.auth.operators import ManagedAccount, ManagedUser, Operator
+    from natsctl.cli.auth.operators import ListedOperator
+    from natsctl.cli.auth.users import ListedUser
+    from natsctl.client.auth.operators import ManagedUser, Operator
 
 NO_LIMIT: Final = -1
 RESPONSES: Final = 1
@@ -54,17 +56,17 @@ def _operator_rows(page: Page, name: str, claims: OperatorClaims) -> Section:
     return rows
 
 
-def render_operators(operators: Sequence[Operator], selected: str) -> Table:
-    rows = [
+def render_operators(operators: Sequence[ListedOperator]) -> Table:
+    rows = (
         (
-            operator.name + ("*" if operator.name == selected else ""),
-            operator.subject,
-            count(len(operator.accounts)),
-            operator.typed.nats.account_server_url,
-            count(len(operator.signing_key_names)),
+            each.name + "*" * each.selected,
+            each.subject,
+            count(each.accounts),
+            each.account_server,
+            count(each.signing_keys),
         )
-        for operator in operators
-    ]
+        for each in operators
+    )
     columns = ("Name", "Subject", "Accounts", "Account Server", "Signing Keys")
     return render_table("Operators", columns, rows, right=("Accounts", "Signing Keys"), least=("Account Server",))
 
@@ -109,22 +111,16 @@ def add_permissions(page: Page, pub: Permission, sub: Permission) -> None:
         section.many("Deny", [safe(subject) for subject in rules.deny or ()])
 
 
-def render_users(account: ManagedAccount) -> Table:
-    rows = []
-    for user in account.users:
-        limits = user.effective_limits
-        rows.append(
-            (
-                user.name,
-                user.subject,
-                yes(user.scope is not None),
-                "yes" if limits.pub.allow or limits.pub.deny else "",
-                "yes" if limits.sub.allow or limits.sub.deny else "",
-                limit(limits.subs),
-            )
+def render_users(account: str, users: Sequence[ListedUser]) -> Table:
+    rows = (
+        (
+            user.name, user.subject, yes(user.scoped), "yes" * user.pub_permissions, "yes" * user.sub_permissions,
+            limit(user.subs),
         )
+        for user in users
+    )  # fmt: skip
     columns = ("Name", "Subject", "Scoped", "Pub Perms", "Sub Perms", "Max Subscriptions")
-    return render_table(f"Users in account {safe(account.name)}", columns, rows, right=("Max Subscriptions",))
+    return render_table(f"Users in account {safe(account)}", columns, rows, right=("Max Subscriptions",))
 
 
 # -- accounts

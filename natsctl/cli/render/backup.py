@@ -124,20 +124,17 @@ def render_inspection(found: Inspection) -> Page:
 
     info = msgspec.convert({"config": found.config, "state": found.state}, StreamInfo)
     page = Page(f"Backup of Stream {safe(info.config.name)} in {safe(found.path)}")
-    _backup(page.section("Backup"), found)
+    section = page.section("Backup")
+    section.row("Form", found.form)
+    section.row("Archive", f"version {found.archive}, {format_size(found.size)}")
+    section.row("Messages", count(found.messages))
+    section.row("Payload", format_size(found.payload_bytes))
     if found.manifest is not None:
         _manifest(page.section("Manifest"), found.manifest)
     page.sections += render_stream(info).sections
     _consumers(page.section("Consumers"), found)
     _subjects(page.section("Subjects"), found)
     return page
-
-
-def _backup(section: Section, found: Inspection) -> None:
-    section.row("Form", found.form)
-    section.row("Archive", f"version {found.archive}, {format_size(found.size)}")
-    section.row("Messages", count(found.messages))
-    section.row("Payload", format_size(found.payload_bytes))
 
 
 def _manifest(section: Section, manifest: Manifest) -> None:

@@ -75,7 +75,13 @@ def render_kv_bucket(info: StreamInfoAnswer) -> Page:
     section.row("Maximum Value Size", size_limit(config.max_msg_size))
     section.row("Maximum Age", age_limit(config.max_age))
     section.row("Last Update", when(state.last_ts))
-    _storage(section, config)
+    _backing(section, config)
+    section.row("Replicas", count(config.num_replicas))
+    section.maybe("Sealed", "true" if config.sealed else "")
+    render_placement(section, config)
+    if config.republish is not None:
+        label = "Republishing Headers" if config.republish.headers_only else "Republishing"
+        section.row(label, f"{safe(config.republish.src or '>')} to {safe(config.republish.dest)}")
     render_metadata(page, config.metadata)
     _origins(page, info)
     render_cluster(page, info.cluster)
@@ -86,16 +92,6 @@ def _backing(section: Section, config: StreamConfig) -> None:
     section.row("Backing Store Kind", "JetStream")
     section.row("JetStream Stream", safe(config.name))
     section.row("Storage", config.storage.value.capitalize())
-
-
-def _storage(section: Section, config: StreamConfig) -> None:
-    _backing(section, config)
-    section.row("Replicas", count(config.num_replicas))
-    section.maybe("Sealed", "true" if config.sealed else "")
-    render_placement(section, config)
-    if config.republish is not None:
-        label = "Republishing Headers" if config.republish.headers_only else "Republishing"
-        section.row(label, f"{safe(config.republish.src or '>')} to {safe(config.republish.dest)}")
 
 
 def _origins(page: Page, info: StreamInfoAnswer) -> None:

@@ -41,7 +41,11 @@ def render_consumer(info: ConsumerInfo, now_ns: int) -> Page:
     _identity(section, info)
     _delivery(section, info.config)
     _bounds(section, info, now_ns)
-    _priority(section, info.config)
+    if info.config.priority_groups:
+        kind = info.config.priority_policy
+        section.row("Priority Policy", policy(kind.value) if kind else "None")
+        section.row("Priority Groups", listed(info.config.priority_groups))
+        section.maybe("Pinned TTL", duration(info.config.priority_timeout) if info.config.priority_timeout else "")
     render_metadata(page, info.config.metadata)
     render_cluster(page, info.cluster, info.ts or "", "Raft Group")
     _state(page.section("State"), info, now_ns)
@@ -118,14 +122,6 @@ def _bounds(section: Section, info: ConsumerInfo, now_ns: int) -> None:
         label = f"{duration(left_ns)} remaining" if left_ns > 0 else "passed"
         section.row("Paused Until Deadline", f"{when(config.pause_until)} ({label})")
     section.maybe("Mirror or Source Target", "true" if config.sourcing or config.direct else "")
-
-
-def _priority(section: Section, config: ConsumerConfig) -> None:
-    if config.priority_groups:
-        kind = config.priority_policy
-        section.row("Priority Policy", policy(kind.value) if kind else "None")
-        section.row("Priority Groups", listed(config.priority_groups))
-        section.maybe("Pinned TTL", duration(config.priority_timeout) if config.priority_timeout else "")
 
 
 def _state(section: Section, info: ConsumerInfo, now_ns: int) -> None:

@@ -29,7 +29,14 @@ def render_server(answer: ServerAnswer) -> Page:
     _process(page.section("Process Details"), varz)
     _connection(page.section("Connection Details"), varz)
     _jetstream(page.section("JetStream"), varz.get("jetstream") or {})
-    _limits(page.section("Limits"), varz)
+    section = page.section("Limits")
+    section.row("Maximum Connections", count(int(varz.get("max_connections") or 0)))
+    subscriptions = int(varz.get("max_subscriptions") or 0)
+    section.row("Maximum Subscriptions", count(subscriptions) if subscriptions > 0 else "0 (unlimited)")
+    section.row("Maximum Payload", format_size(int(varz.get("max_payload") or 0)))
+    section.row("Maximum Pending", format_size(int(varz.get("max_pending") or 0)))
+    section.row("TLS Timeout", duration(int(float(varz.get("tls_timeout") or 0) * 1e9)))
+    section.row("Write Deadline", duration(int(varz.get("write_deadline") or 0)))
     _statistics(page.section("Statistics"), varz)
     _cluster(page.section("Cluster"), varz)
     _gateway(page.section("Super Cluster"), varz.get("gateway") or {})
@@ -122,16 +129,6 @@ def _use(stats: Varz, key: str) -> str:
     text = format_size(int(stats.get(key) or 0))
     reserved = int(stats.get(f"reserved_{key}") or 0)
     return f"{text} ({format_size(reserved)} reserved)" if 0 < reserved < 2**63 else text
-
-
-def _limits(section: Section, varz: Varz) -> None:
-    section.row("Maximum Connections", count(int(varz.get("max_connections") or 0)))
-    subscriptions = int(varz.get("max_subscriptions") or 0)
-    section.row("Maximum Subscriptions", count(subscriptions) if subscriptions > 0 else "0 (unlimited)")
-    section.row("Maximum Payload", format_size(int(varz.get("max_payload") or 0)))
-    section.row("Maximum Pending", format_size(int(varz.get("max_pending") or 0)))
-    section.row("TLS Timeout", duration(int(float(varz.get("tls_timeout") or 0) * 1e9)))
-    section.row("Write Deadline", duration(int(varz.get("write_deadline") or 0)))
 
 
 def _statistics(section: Section, varz: Varz) -> None:

@@ -221,10 +221,7 @@ class Column(NamedTuple, Generic[T]):
 
 
 def selected_columns(table: Sequence[Column[T]], words: str | None, wide: bool) -> list[Column[T]]:
-    """Return the columns named in `words`, else all with `wide`, else those not marked wide.
-
-    Raises UsageError for an unknown name.
-    """
+    """Return the columns named in `words`, else all with `wide`, else those not marked wide."""
     if words is None and not wide:
         return [column for column in table if not column.wide]
     asked = table if words is None else [_named(table, word, "--columns") for word in words.replace(",", " ").split()]

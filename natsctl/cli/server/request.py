@@ -133,10 +133,6 @@ def _asking(what: str, help: str) -> Callable[..., None]:
 
 
 def _ask(session: Session, what: str, given: Given, expect: int) -> None:
-    """Show every server's answer to `what`, a line each.
-
-    Raises UnreachableError, or NatsctlError if one refuses.
-    """
     body = fields_of(KINDS[what], given, **FIXED.get(what, {}))
     scope = scope_of(given, expect)
     answers = servers_of(session, given).run(lambda manager: System(manager).ask(what, body, scope))

@@ -205,7 +205,13 @@ def prompt_stream(config: Config, given: Given, max_bytes_required: bool) -> Non
     dialogue.confirm("--allow-rollup", "Allow message Roll-ups")
     dialogue.confirm("--deny-delete", "Allow message deletion", True, inverted=True)
     dialogue.confirm("--deny-purge", "Allow purging subjects or the entire stream", True, inverted=True)
-    _prompt_origins(config)
+    mirror = config.get("mirror")
+    if mirror and mirror.keys() == {"name"}:
+        config["mirror"] = prompt_mirror(mirror["name"])
+    if config.get("sources"):
+        config["sources"] = [
+            prompt_source(source["name"]) if source.keys() == {"name"} else source for source in config["sources"]
+        ]
 
 
 def _check_subjects(subjects: list[str]) -> None:
@@ -221,13 +227,3 @@ def _check_replicas(number: int) -> None:
 def _check_max_bytes(size: int) -> None:
     if size <= 0:
         raise ValueError("MaxBytes is required per Account Settings")
-
-
-def _prompt_origins(config: Config) -> None:
-    mirror = config.get("mirror")
-    if mirror and mirror.keys() == {"name"}:
-        config["mirror"] = prompt_mirror(mirror["name"])
-    if config.get("sources"):
-        config["sources"] = [
-            prompt_source(source["name"]) if source.keys() == {"name"} else source for source in config["sources"]
-        ]

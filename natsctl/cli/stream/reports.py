@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -112,18 +113,6 @@ def deep_report(session: Session, spark: SparkFlags, stream: str, flags: DeepFla
     found = run_on_spark(session, spark, work, what=what, needs_server=tables.on_server, messages=messages)
     if flags.html is not None:
         _write_page(found, flags.html)
-    _show_deep(found, json)
-
-
-def _write_page(found: DeepReport, path: Path) -> None:
-    from natsctl.cli.render.spark_reports import deep_html
-
-    with file_errors(f"--html {path}"), atomic_write(path) as file:
-        file.write(deep_html(found).encode())
-    output.note(f"Wrote the report to {path}")
-
-
-def _show_deep(found: DeepReport, json: bool) -> None:
     if json:
         output.emit_json(found)
         return
@@ -135,6 +124,14 @@ def _show_deep(found: DeepReport, json: bool) -> None:
     for table in deep_tables(found):
         output.emit("")
         output.show_table(table)
+
+
+def _write_page(found: DeepReport, path: Path) -> None:
+    from natsctl.cli.render.spark_reports import deep_html
+
+    with file_errors(f"--html {path}"), atomic_write(path) as file:
+        file.write(deep_html(found).encode())
+    output.note(f"Wrote the report to {path}")
 
 
 class Totals(Model):
@@ -336,15 +333,10 @@ def gaps(
         if not (force or confirmed_at_terminal(session, question)):
             return
         found = _read_gaps(session, live, bar=progress, quiet=json)
-    if json:
-        output.emit_json(found)
-    elif found:
-        columns = ("First Message", "Last Message", "Missing")
-        rows = [(count(first), count(last), count(last - first + 1)) for first, last in found]
-        title = f"{plural(len(found), 'gap')} found in Stream {name}"
-        output.show_table(render_table(title, columns, rows, columns))
-    else:
-        output.emit(f"No deleted messages in {safe(name)}")
+    columns, title = ("First Message", "Last Message", "Missing"), f"{plural(len(found), 'gap')} found in Stream {name}"
+    rows = ((count(first), count(last), count(last - first + 1)) for first, last in found)
+    table = partial(render_table, title, columns, rows, columns)
+    output.show_list(found, table, f"No deleted messages in {safe(name)}", json=json)
 
 
 def _read_gaps(session: Session, live: Answer[StreamInfoAnswer], *, bar: bool, quiet: bool) -> list[Gap]:
