@@ -50,30 +50,6 @@ def test_create_is_answered_only_when_durable(jet: Jet) -> None:
 # Where a consumer starts
 
 
-def start(jet: Jet, **config: Any) -> tuple[list[str], tuple[int, int], int]:
-    info = jet.ephemeral(**config)
-    position = info["delivered"]["consumer_seq"], info["delivered"]["stream_seq"]
-    payloads = texts(jet.pull({"batch": 50, "no_wait": True}, name=info["name"]))[:-1]
-    return payloads, position, info["num_pending"]
-
-
-def test_deliver_policies_start_where_they_say(jet: Jet) -> None:
-    for index in range(1, 6):
-        jet.publish(str(index), subject="s.a" if index % 2 else "s.b")
-        jet.advance(1)
-    assert start(jet) == (["1", "2", "3", "4", "5"], (0, 0), 5)
-    assert start(jet, deliver_policy="last") == (["5"], (0, 4), 1)
-    assert start(jet, deliver_policy="last", filter_subject="s.b") == (["4"], (0, 3), 1)
-    assert start(jet, deliver_policy="new") == ([], (0, 5), 0)
-    assert start(jet, deliver_policy="by_start_sequence", opt_start_seq=4) == (["4", "5"], (0, 3), 2)
-    by_time = {"deliver_policy": "by_start_time", "opt_start_time": "2026-01-01T00:00:02.5Z"}
-    assert start(jet, **by_time) == (["4", "5"], (0, 3), 2)
-    zero_time = {"deliver_policy": "by_start_time", "opt_start_time": "0001-01-01T00:00:00Z"}
-    assert start(jet, **zero_time) == (["1", "2", "3", "4", "5"], (0, 0), 5)
-    per_subject = {"deliver_policy": "last_per_subject", "filter_subject": "s.*"}
-    assert start(jet, **per_subject) == (["4", "5"], (0, 3), 2)
-
-
 def test_a_start_beyond_the_end_is_kept(jet: Jet) -> None:
     jet.publish("1")
     info = jet.consumer(deliver_policy="by_start_sequence", opt_start_seq=4)

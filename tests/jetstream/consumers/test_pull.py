@@ -23,14 +23,6 @@ def test_a_message_arrives_under_its_own_subject_with_an_ack_subject(jet: Jet) -
     assert message.reply == b"$JS.ACK.S.C.1.1.1.%d.0" % ts
 
 
-def test_headers_are_delivered_as_stored(jet: Jet) -> None:
-    jet.consumer()
-    header = b"NATS/1.0\r\nA: 1\r\nA: 2\r\n\r\n"
-    jet.wire.publish("s.a", b"body", header=header)
-    (message,) = jet.pull()
-    assert (message.header, message.payload) == (header, b"body")
-
-
 def test_requests_nobody_listens_to_make_room(jet: Jet) -> None:
     jet.consumer(max_waiting=1)
     sid = open_request(jet, b"1", "in.1")
@@ -133,23 +125,6 @@ def test_a_delivery_counts_what_was_received_and_is_not_durable_yet(jet: Jet) ->
     jet.publish("3", "4")
     jet.publish("x", subject="s.b")
     assert [numbers(message)[3] for message in jet.pull(b"2")] == [3, 2]
-
-
-def test_replay_original_keeps_the_rhythm(jet: Jet) -> None:
-    jet.publish("a")
-    jet.advance(2)
-    jet.publish("b")
-    jet.advance(3)
-    jet.publish("c")
-    jet.consumer(replay_policy="original", ack_policy="none")
-    sid = open_request(jet, b"3", "in.1")
-    assert texts(jet.heard(sid)) == ["a"]
-    jet.advance(1.9)
-    assert jet.heard(sid) == []
-    jet.advance(0.2)
-    assert texts(jet.heard(sid)) == ["b"]
-    jet.advance(3)
-    assert texts(jet.heard(sid)) == ["c"]
 
 
 def test_paused_consumer_delivers_when_the_pause_ends(jet: Jet) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from tests.support.jet import SECOND, Jet, numbers, texts
+from tests.support.jet import SECOND, Jet, texts
 
 
 def push(jet: Jet, **config: object) -> None:
@@ -136,28 +136,6 @@ def test_a_durable_stays_without_subscriber(jet: Jet) -> None:
     push(jet)
     jet.advance(3600)
     jet.info()
-
-
-def test_an_ordered_consumer_starts_at_one_without_gaps(jet: Jet) -> None:
-    jet.publish_many(10)
-    sid = jet.listen("d.o")
-    config = {
-        "ack_policy": "none",
-        "max_deliver": 1,
-        "flow_control": True,
-        "idle_heartbeat": 5 * SECOND,
-        "mem_storage": True,
-        "num_replicas": 1,
-        "ack_wait": 22 * 3600 * SECOND,
-        "deliver_subject": "d.o",
-        "deliver_policy": "by_start_sequence",
-        "opt_start_seq": 4,
-        "inactive_threshold": 300 * SECOND,
-    }
-    info = jet.ephemeral(**config)
-    assert info["num_pending"] == 7
-    assert [numbers(m)[:3] for m in jet.heard(sid)] == [(1, seq, seq - 3) for seq in range(4, 11)]
-    assert jet.info(info["name"])["num_pending"] == 0
 
 
 def test_a_client_that_does_not_read_is_not_flooded(jet: Jet) -> None:

@@ -227,13 +227,6 @@ def test_nothing_is_visible_before_the_end(jet: Jet) -> None:
     assert ok(jet.wire.request(to))["state"]["messages"] == 6
 
 
-def test_remembered_ids_are_remembered_still(jet: Jet) -> None:
-    document, archive = moved(jet)
-    ok(restore(jet, document, archive))
-    ack = jet.wire.request("s.h", b"7", b"NATS/1.0\r\nNats-Msg-Id: seven\r\n\r\n")
-    assert (ack["seq"], ack["duplicate"]) == (7, True)
-
-
 def test_ids_far_from_the_end_of_what_is_restored_are_remembered(jet: Jet, monkeypatch: pytest.MonkeyPatch) -> None:
     filled(jet)
     jet.publish("8", "9", "10", "11")

@@ -72,15 +72,6 @@ def test_the_answer_tells_configuration_and_state(jet: Jet) -> None:
     assert (answer["config"], answer["state"]) == (info["config"], info["state"])
 
 
-def test_the_archive_holds_messages_and_consumers(jet: Jet) -> None:
-    jet.publish("1", "2", "3")
-    jet.api("STREAM.MSG.DELETE.S", {"seq": 2})
-    jet.consumer("C")
-    items = contents(snapshot(jet)[1])
-    assert [item.payload for item in items if isinstance(item, ArchivedMessage)] == [b"1", b"3"]
-    assert [item.name for item in items if isinstance(item, ArchivedConsumer)] == ["C"]
-
-
 def test_consumers_can_be_left_out(jet: Jet) -> None:
     jet.consumer("C")
     items = contents(snapshot(jet, no_consumers=True)[1])
@@ -199,11 +190,6 @@ def test_messages_that_come_later_are_not_in_it(jet: Jet) -> None:
     jet.publish("later")
     archive, _ = receive(jet, sid)
     assert [item.seq for item in contents(archive) if isinstance(item, ArchivedMessage)] == list(range(1, 11))
-
-
-def test_many_messages_come_in_many_turns(jet: Jet) -> None:
-    jet.publish_many(2000)
-    assert sum(isinstance(item, ArchivedMessage) for item in contents(snapshot(jet)[1])) == 2000
 
 
 def test_a_snapshot_waits_until_what_it_shows_is_durable(jet: Jet) -> None:

@@ -36,15 +36,6 @@ def code(answer: Any) -> int:
     return int(answer["error"]["err_code"])
 
 
-def test_nothing_is_stored_before_the_commit_and_then_all_of_it(jet: Jet) -> None:
-    jet.stream(allow_atomic=True)
-    assert send(jet, "b", 1) is None
-    assert send(jet, "b", 2) is None
-    assert state(jet)[2] == 0
-    assert send(jet, "b", 3, "1") == {"stream": "S", "seq": 3, "batch": "b", "count": 3}
-    assert state(jet) == (3, 1, 3)
-
-
 def test_consumers_see_a_batch_at_once(jet: Jet) -> None:
     jet.stream(allow_atomic=True)
     jet.consumer(deliver_subject="to", ack_policy="none")

@@ -74,18 +74,6 @@ def test_an_origin_made_anew_with_lower_sequences_is_an_error_until_it_has_passe
     assert [m[4] for m in stored_rows(jet, "M")] == [b"a", b"b", b"c", b"new"]
 
 
-def test_a_mirror_keeps_its_own_limits(jet: Jet) -> None:
-    jet.stream("S")
-    mirror(jet, max_msgs=2)
-    mirror(jet, "OLD", max_age=5 * SECOND)
-    jet.publish("a", "b", "c")
-    assert [m[0] for m in stored_rows(jet, "M")] == [2, 3]
-    jet.advance(6)
-    assert stored_rows(jet, "OLD") == []
-    jet.publish("d")
-    assert [m[0] for m in stored_rows(jet, "OLD")] == [4]
-
-
 def test_ids_are_not_compared(jet: Jet) -> None:
     jet.stream("S", duplicate_window=SECOND)
     mirror(jet)

@@ -42,13 +42,6 @@ def test_messages_published_during_a_commit_wait_for_the_next(jet: Jet) -> None:
     assert [m.json()["seq"] for m in jet.wire.take(sid)] == [2]
 
 
-def test_subscribers_see_captured_messages_too(jet: Jet) -> None:
-    jet.stream()
-    sid = jet.listen("s.*")
-    jet.publish("hello")
-    assert [m.payload for m in jet.heard(sid)] == [b"hello"]
-
-
 @pytest.mark.parametrize("header", ["Nats_Msg_Id", "Msg_Id"])
 def test_a_duplicate_is_acked_with_its_first_sequence(jet: Jet, header: str) -> None:
     jet.stream()

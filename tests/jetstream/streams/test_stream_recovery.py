@@ -42,42 +42,6 @@ def test_a_blank_behind_an_id_belongs_to_it(jet: Jet, crash: Any) -> None:
     assert "duplicate" not in publish(again, "one")
 
 
-@CRASHES
-def test_ids_of_stored_messages_survive(jet: Jet, crash: Any) -> None:
-    jet.stream()
-    publish(jet, "one")
-    publish(jet, "two")
-    again = Jet(jet.machine.restarted(crash))
-    assert publish(again, "one") == {"stream": "S", "seq": 1, "duplicate": True}
-    assert publish(again, "two") == {"stream": "S", "seq": 2, "duplicate": True}
-    assert publish(again, "three")["seq"] == 3
-
-
-@CRASHES
-@pytest.mark.parametrize("verb", ["newest", "all", "purge"])
-def test_ids_of_deleted_messages_survive(jet: Jet, crash: Any, verb: str) -> None:
-    jet.stream()
-    for name in ("one", "two", "three"):
-        publish(jet, name)
-    if verb == "purge":
-        ok(jet.api("STREAM.PURGE.S"))
-    for seq in {"newest": (3,), "all": (1, 2, 3), "purge": ()}[verb]:
-        ok(jet.api("STREAM.MSG.DELETE.S", {"seq": seq}))
-    again = Jet(jet.machine.restarted(crash))
-    acks = [publish(again, name) for name in ("one", "two", "three")]
-    assert [(ack["seq"], ack.get("duplicate")) for ack in acks] == [(1, True), (2, True), (3, True)]
-    twice = Jet(again.machine.restarted(crash))
-    assert publish(twice, "three").get("duplicate")
-
-
-def test_ids_of_messages_that_limits_dropped_survive_a_kill(jet: Jet) -> None:
-    jet.stream(max_msgs=1)
-    for name in ("one", "two", "three"):
-        publish(jet, name)
-    again = Jet(jet.machine.restarted())
-    assert [publish(again, name).get("duplicate") for name in ("one", "two", "three")] == [True, True, True]
-
-
 def test_ids_older_than_the_window_do_not_come_back(jet: Jet) -> None:
     jet.stream(duplicate_window=10 * SECOND)
     publish(jet, "old")
