@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from natsctl.client.audit.bundle import Artifact, Bundle
     from natsctl.client.audit.gather import Selection
 
-BundleFile = Annotated[Path, Argument(metavar="ARCHIVE", help="a bundle that `audit gather` wrote")]
-
 
 class GatheredBundle(msgspec.Struct):
     """A written bundle: its contents, and the faults that left gaps in it."""
@@ -162,14 +160,6 @@ def _check_target(path: Path, force: bool) -> None:
     raise UsageError(f"{path} exists and is no bundle of an audit", hint="--force replaces it")
 
 
-Skip = Annotated[list[str] | None, Option("--skip", metavar="CODE", help="do not run this check; may be repeated")]
-Thresholds = Annotated[
-    list[str] | None,
-    Option("--threshold", metavar="CODE.KEY=VALUE", help="another threshold of a check; may be repeated"),
-]
-FailOn = Annotated[
-    str, Option("--fail-on", metavar="warn|fail", help="end with 1 if a check has this status or a worse one")
-]
 _COLOURS: Final = {"PASS": "32", "WARN": "33", "FAIL": "31"}
 
 
@@ -179,13 +169,20 @@ def analyze(
     max_examples: Annotated[
         int, Option("--max-examples", metavar="N", help="faults to show of each check, 0 for all", min=0)
     ] = 5,
-    skip: Skip = None,
-    threshold: Thresholds = None,
+    skip: Annotated[
+        list[str] | None, Option("--skip", metavar="CODE", help="do not run this check; may be repeated")
+    ] = None,
+    threshold: Annotated[
+        list[str] | None,
+        Option("--threshold", metavar="CODE.KEY=VALUE", help="another threshold of a check; may be repeated"),
+    ] = None,
     load: Annotated[Path | None, Option("--load", metavar="FILE", help="show a saved report")] = None,
     save: Annotated[Path | None, Option("--save", metavar="FILE", help="write the report to a file")] = None,
     force: Annotated[bool, Option("--force", "-f", help="replace an existing report")] = False,
     markdown: Annotated[bool, Option("--markdown", help="show the report as Markdown")] = False,
-    fail_on: FailOn = "",
+    fail_on: Annotated[
+        str, Option("--fail-on", metavar="warn|fail", help="end with 1 if a check has this status or a worse one")
+    ] = "",
     verbose: Annotated[bool, Option("--verbose", help="write the data that the checks examined to stderr")] = False,
     json: Json = False,
 ) -> int:
@@ -309,7 +306,7 @@ def _threshold(one: Threshold) -> str:
 
 
 def query(
-    archive: BundleFile,
+    archive: Annotated[Path, Argument(metavar="ARCHIVE", help="a bundle that `audit gather` wrote")],
     kind: Annotated[str, Option("--type", metavar="TYPE", help="only of this type, such as variables")] = "",
     cluster: Annotated[str, Option("--cluster", metavar="CLUSTER", help="only documents of this cluster")] = "",
     server: Annotated[str, Option("--host", metavar="SERVER", help="only documents of this server")] = "",

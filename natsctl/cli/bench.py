@@ -123,7 +123,6 @@ FIELDS = {
     flag.name: str(flag.to)
     for flag in (*STORING, *READING, *BATCH, *FLOW, *FILTER, *CONSUMER, *BUCKET, *KEYS, *HISTORY)
 }
-"""The field of `Load` that each flag sets."""
 
 
 Subject = Annotated[str, Argument(metavar="SUBJECT", help="the subject")]

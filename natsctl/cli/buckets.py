@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from natsctl.api.errors import ApiResponseError, ErrCode, NatsctlError, UsageError
@@ -49,7 +49,6 @@ HINTS: dict[int, str] = {
     ErrCode.STREAM_STORE_FAILED: "the bucket is full: raise --max-bucket-size with edit, or remove something",
     ErrCode.STREAM_SEALED: "the bucket is sealed: it is read-only",
 }
-"""Hints for the server's refusals, by err_code."""
 
 
 def pick_bucket(session: Session, kind: BucketKind, given: str | None) -> str:
@@ -179,6 +178,21 @@ def list_buckets(session: Session, kind: BucketKind, *, names: bool, json: bool)
         output.emit(f"No {kind.noun}s defined")
     if absent:
         output.note(f"warning: inaccessible buckets: {', '.join(safe(name) for name in absent)}")
+
+
+async def show_changes(
+    kind: BucketKind, changed: AsyncIterator[T], document: Callable[[T], dict[str, Any]], json: bool
+) -> None:
+    """Print each change of a bucket as it comes, with `json` as a document."""
+    async for entry in changed:
+        if json:
+            output.emit_json_line(document(entry))
+            continue
+        from natsctl.cli.render.bucket_pages import render_kv_event, render_object_event
+
+        render: Callable[..., str] = render_kv_event if kind is KV else render_object_event
+        output.emit(render(entry, output.width(), coloured=output.has_color(sys.stdout)))
+        sys.stdout.flush()
 
 
 def remove_bucket(session: Session, kind: BucketKind, bucket: str, held: str, *, force: bool, json: bool) -> None:

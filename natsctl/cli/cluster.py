@@ -63,26 +63,24 @@ class WrittenDeployment(msgspec.Struct):
     files: list[str]
 
 
-Nodes = Annotated[int, Option("--nodes", metavar="N", help="number of servers", min=2, max=9)]
-Folder = Annotated[
-    Path | None,
-    Option("--dir", metavar="DIR", help="folder of the cluster [clusters/NAME in natsctl's data folder]"),
-]
 Name = Annotated[str, Option("--name", metavar="NAME", help="name of the cluster and of its contexts")]
-Port = Annotated[
-    int | None,
-    Option("--port", metavar="PORT", help="port of the first server, the others follow [free ports]", min=1, max=65000),
-]
-ReadyWait = Annotated[float | None, length_option("--wait", help="max wait until it is ready [1m]")]
 
 
 def run(
     session: Session,
-    nodes: Nodes = 3,
-    folder: Folder = None,
+    nodes: Annotated[int, Option("--nodes", metavar="N", help="number of servers", min=2, max=9)] = 3,
+    folder: Annotated[
+        Path | None,
+        Option("--dir", metavar="DIR", help="folder of the cluster [clusters/NAME in natsctl's data folder]"),
+    ] = None,
     name: Name = "local",
-    port: Port = None,
-    wait: ReadyWait = None,
+    port: Annotated[
+        int | None,
+        Option(
+            "--port", metavar="PORT", help="port of the first server, the others follow [free ports]", min=1, max=65000
+        ),
+    ] = None,
+    wait: Annotated[float | None, length_option("--wait", help="max wait until it is ready [1m]")] = None,
     force: Force = False,
     json: Json = False,
 ) -> None:
@@ -246,27 +244,26 @@ def _size(text: str) -> int:
     return size
 
 
-Members = Annotated[str, Option("--nodes", metavar="NAME[=HOST],…", help="the servers, and where others reach them")]
-Out = Annotated[Path, Option("--out", metavar="DIR", help="folder for the files")]
-Tls = Annotated[bool, Option("--tls/--no-tls", help="encrypt connections, with certificates that are made")]
-StoreDir = Annotated[str, Option("--store-dir", metavar="DIR", help="folder of JetStream on the servers")]
-MaxFile = Annotated[
-    int, Option("--max-file", metavar="SIZE", help="storage that JetStream may use on each server", read=_size)
-]
-MaxMemory = Annotated[int, Option("--max-memory", metavar="SIZE", help="memory for streams on each server", read=_size)]
-Binary = Annotated[str, Option("--binary", metavar="PATH", help="nats-server on the servers, for systemd")]
-
-
 def config(
     session: Session,
-    nodes: Members = "",
-    out: Out = Path("cluster"),
+    nodes: Annotated[
+        str, Option("--nodes", metavar="NAME[=HOST],…", help="the servers, and where others reach them")
+    ] = "",
+    out: Annotated[Path, Option("--out", metavar="DIR", help="folder for the files")] = Path("cluster"),
     name: Name = "nats",
-    tls: Tls = True,
-    store_dir: StoreDir = "/var/lib/nats",
-    max_file: MaxFile = 10 << 30,
-    max_memory: MaxMemory = 1 << 30,
-    binary: Binary = "/usr/bin/nats-server",
+    tls: Annotated[bool, Option("--tls/--no-tls", help="encrypt connections, with certificates that are made")] = True,
+    store_dir: Annotated[
+        str, Option("--store-dir", metavar="DIR", help="folder of JetStream on the servers")
+    ] = "/var/lib/nats",
+    max_file: Annotated[
+        int, Option("--max-file", metavar="SIZE", help="storage that JetStream may use on each server", read=_size)
+    ] = 10 << 30,
+    max_memory: Annotated[
+        int, Option("--max-memory", metavar="SIZE", help="memory for streams on each server", read=_size)
+    ] = 1 << 30,
+    binary: Annotated[
+        str, Option("--binary", metavar="PATH", help="nats-server on the servers, for systemd")
+    ] = "/usr/bin/nats-server",
     force: Force = False,
     json: Json = False,
 ) -> None:

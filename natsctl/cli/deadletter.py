@@ -75,7 +75,6 @@ SELECTION = (
     Flag("--subject", FlagKind("SUBJECT", _subject), "subject", "only messages on this subject; may have wildcards"),
     Flag("--reason", TEXT, "reason", "only those with this in their reason, ignoring case"),
 )
-"""Flags that select dead letters."""
 
 Stream = Annotated[str | None, Argument(metavar="STREAM", help="name of the stream [all streams]")]
 SomeStream = Annotated[str | None, Argument(metavar="STREAM", help="name of the stream")]
@@ -87,7 +86,6 @@ class CaptureDocument(Model):
     """A capture stream as `enable` leaves it."""
 
     stream: str
-    """The stream with dead letters, or `*`."""
     capture: str
     created: bool
     changed: bool

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from natsctl.client.explain.explanation import Explanation
     from natsctl.client.manager import Manager
 
-SubjectName = Annotated[str, Argument(metavar="SUBJECT", help="a subject, such as orders.new, or a pattern")]
-Sequence = Annotated[int, Argument(metavar="SEQ", help="the message's sequence number", min=1)]
 Check = Annotated[bool, Option("--check", help="end with status 1 if a cause was found")]
 
 
@@ -53,7 +51,12 @@ def stream(session: Session, stream: StreamName = None, check: Check = False, js
     return _explain(session, lambda manager: explain_stream(manager, name), check, json)
 
 
-def subject(session: Session, subject: SubjectName, check: Check = False, json: Json = False) -> int:
+def subject(
+    session: Session,
+    subject: Annotated[str, Argument(metavar="SUBJECT", help="a subject, such as orders.new, or a pattern")],
+    check: Check = False,
+    json: Json = False,
+) -> int:
     """Explain where messages on a subject go: streams, consumers, copies and subscribers.
 
     Who is subscribed is shown to users of the system account only.
@@ -63,7 +66,13 @@ def subject(session: Session, subject: SubjectName, check: Check = False, json: 
     return _explain(session, lambda manager: explain_subject(manager, subject), check, json)
 
 
-def message(session: Session, stream: StreamName, seq: Sequence, check: Check = False, json: Json = False) -> int:
+def message(
+    session: Session,
+    stream: StreamName,
+    seq: Annotated[int, Argument(metavar="SEQ", help="the message's sequence number", min=1)],
+    check: Check = False,
+    json: Json = False,
+) -> int:
     """Explain the state of a message for each consumer, when it expires, or why it is missing."""
     from natsctl.client.explain.message import explain_message
 

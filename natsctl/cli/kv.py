@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 
 from natsctl.api.errors import UsageError
 from natsctl.api.units import parse_duration
-from natsctl.cli.buckets import BucketName, TheBucket, pick_bucket, suggesting_in_bucket
+from natsctl.cli.buckets import BucketName, TheBucket, pick_bucket, show_changes, suggesting_in_bucket
 from natsctl.cli.framework import output
 from natsctl.cli.framework.command_line import Dash
 from natsctl.cli.framework.consent import check_consent, confirmed
@@ -227,23 +227,8 @@ def watch(
     watching = WatchOptions(keys, history, updates, revision, deletes, count, wait)
     name = pick_bucket(session, KV, bucket)
     with suggesting_in_bucket(session):
-        opened = open_bucket(session, name)
-        session.run(lambda _: _show_all(opened, watching, json), lasting=True)
-
-
-async def _show_all(bucket: OpenBucket, watching: WatchOptions, json: bool) -> None:
-    async for entry in watch_entries(bucket, watching):
-        _show(entry, json)
-
-
-def _show(entry: ReadEntry, json: bool) -> None:
-    if json:
-        output.emit_json_line(entry_document(entry))
-        return
-    from natsctl.cli.render.bucket_pages import render_kv_event
-
-    output.emit(render_kv_event(entry, output.width(), coloured=output.has_color(sys.stdout)))
-    sys.stdout.flush()
+        changed = watch_entries(open_bucket(session, name), watching)
+        session.run(lambda _: show_changes(KV, changed, entry_document, json), lasting=True)
 
 
 def entry_document(entry: ReadEntry) -> dict[str, Any]:

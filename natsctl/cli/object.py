@@ -6,6 +6,7 @@ import posixpath
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from operator import attrgetter
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any
 
@@ -33,6 +34,7 @@ from natsctl.cli.buckets import (
     remove_bucket,
     report_missing,
     show_bucket,
+    show_changes,
     storage_flag,
     suggesting_in_bucket,
 )
@@ -128,8 +130,6 @@ STDOUT = "-"
 SMALL_BYTES = 256 * 1024
 """Size of transfers below which no bar is drawn."""
 
-ObjectName = Annotated[str, Argument(metavar="OBJECT", help="name of the object")]
-
 
 def put(
     session: Session,
@@ -222,7 +222,7 @@ def _may_replace(session: Session, bucket: ObjectBucket, name: str, force: bool,
 def get(
     session: Session,
     bucket: TheBucket,
-    name: ObjectName,
+    name: Annotated[str, Argument(metavar="OBJECT", help="name of the object")],
     target: Annotated[
         str | None,
         Option("--output", "-O", metavar="FILE", help="the file to write, - for stdout"),
@@ -431,23 +431,8 @@ def watch(
     watching = WatchOptions(updates=updates, deletes=deletes, limit=count, wait_s=wait)
     name = pick_bucket(session, OBJECTS, bucket)
     with suggesting_in_bucket(session):
-        opened = open_bucket(session, name)
-        session.run(lambda _: _show_all(opened, watching, json), lasting=True)
-
-
-async def _show_all(bucket: ObjectBucket, watching: WatchOptions, json: bool) -> None:
-    async for found in watch_objects(bucket, watching):
-        _show_event(found, json)
-
-
-def _show_event(found: StoredObject, json: bool) -> None:
-    if json:
-        output.emit_json_line(found.document)
-        return
-    from natsctl.cli.render.bucket_pages import render_object_event
-
-    output.emit(render_object_event(found, output.width(), coloured=output.has_color(sys.stdout)))
-    sys.stdout.flush()
+        changed = watch_objects(open_bucket(session, name), watching)
+        session.run(lambda _: show_changes(OBJECTS, changed, attrgetter("document"), json), lasting=True)
 
 
 class ObjectLink(Model):

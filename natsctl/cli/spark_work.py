@@ -31,7 +31,6 @@ T = TypeVar("T")
 LOOK_S = 0.5
 """Seconds between two readings of the jobs' progress: each costs Spark a millisecond or two."""
 TASKS = "tasks"
-"""The unit of Spark's own progress."""
 CANCEL_WAIT_S = 15.0
 """Seconds that work may take to end after its jobs were cancelled."""
 

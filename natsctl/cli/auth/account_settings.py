@@ -104,7 +104,6 @@ def store_account(session: Session, store: NscStore, account: ManagedAccount) ->
 
 
 _NUMBERS: Final = ("Weight", "Token Position", "Revocations", "Max Subscriptions", "Pub Perms", "Sub Perms")
-"""Columns of numbers."""
 
 
 def show_list(

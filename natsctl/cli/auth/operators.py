@@ -89,8 +89,6 @@ Services = Annotated[
 AccountServer = Annotated[str | None, Option("--account-server", metavar="URL", help="the account server")]
 Tags = Annotated[list[str] | None, Option("--tags", metavar="TAG", help="add a tag; may be repeated")]
 NoTags = Annotated[list[str] | None, Option("--no-tags", metavar="TAG", help="remove a tag; may be repeated")]
-SealKey = Annotated[Path | None, Option("--key", metavar="FILE", help="a curve key to encrypt it with")]
-OpenKey = Annotated[Path | None, Option("--key", metavar="FILE", help="the curve key that it is encrypted with")]
 
 
 def read_key(path: Path) -> KeyPair:
@@ -251,7 +249,7 @@ def backup(
     session: Session,
     name: Annotated[str, Argument(metavar="OPERATOR", help="the operator, by name or public key")],
     target: Annotated[Path, Argument(metavar="FILE", help="the file to write")],
-    key: SealKey = None,
+    key: Annotated[Path | None, Option("--key", metavar="FILE", help="a curve key to encrypt it with")] = None,
     force: Annotated[bool, Option("--force", "-f", help="replace a file that is no backup of this operator")] = False,
     json: Json = False,
 ) -> None:
@@ -290,7 +288,7 @@ def restore(
     session: Session,
     name: Annotated[str, Argument(metavar="NAME", help="name of the operator in the backup")],
     source: Annotated[Path, Argument(metavar="FILE", help="the backup")],
-    key: OpenKey = None,
+    key: Annotated[Path | None, Option("--key", metavar="FILE", help="the curve key that it is encrypted with")] = None,
     json: Json = False,
 ) -> None:
     """Restore an operator that does not exist from a backup of natsctl or the nats tool."""

@@ -73,7 +73,6 @@ SCOPE: Final = (
         for name in _RULES
     ),
 )
-"""Flags about a role: its description, and the rules of its users."""
 _TEMPLATE: Final = ("subs", "payload", "bearer_token", "times_location", "allowed_connection_types")
 
 

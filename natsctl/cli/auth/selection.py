@@ -22,7 +22,6 @@ OperatorFlag = Annotated[
     str | None, Option("--operator", metavar="OPERATOR", help="the operator [the selected one, else the only one]")
 ]
 MaybeOperator = Annotated[str | None, Argument(metavar="OPERATOR", help="the operator, by name or public key")]
-MaybeAccount = Annotated[str | None, Argument(metavar="ACCOUNT", help="the account, by name or public key")]
 
 
 def store() -> NscStore:
@@ -52,7 +51,7 @@ def picked_operator(session: Session, store: NscStore, name: str | None) -> Oper
 class AccountFlags(NamedTuple):
     """The account of a command, and its operator: a bundle of flags for commands."""
 
-    account: MaybeAccount = None
+    account: Annotated[str | None, Argument(metavar="ACCOUNT", help="the account, by name or public key")] = None
     operator: OperatorFlag = None
 
     def find(self, session: Session) -> tuple[NscStore, ManagedAccount]:

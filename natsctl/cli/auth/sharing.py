@@ -35,14 +35,12 @@ if TYPE_CHECKING:
     from natsctl.client.auth.operators import ManagedAccount, Operator
 
 Subject = Annotated[str, Argument(metavar="SUBJECT", help="the subject")]
-MaybeSubject = Annotated[str | None, Argument(metavar="SUBJECT", help="the subject")]
 EntryName = Annotated[str, Argument(metavar="NAME", help="a name for it")]
 Service = Annotated[bool, Option("--service", help="a service instead of a stream")]
 Bucket = Annotated[str, Argument(metavar="BUCKET", help="name of the bucket")]
 
 
 Commands = tuple[Any, Any, Any, Any]
-"""The commands add, edit, ls and kv."""
 
 
 def _named(operator: Operator, subject: str) -> str:
@@ -65,7 +63,12 @@ def _show(sharing: Sharing, entry: Document, json: bool) -> None:
 
 
 def _info_of(kind: str, about: str) -> Callable[..., None]:
-    def info(session: Session, subject: MaybeSubject = None, chosen: AccountFlags = CHOSEN, json: Json = False) -> None:
+    def info(
+        session: Session,
+        subject: Annotated[str | None, Argument(metavar="SUBJECT", help="the subject")] = None,
+        chosen: AccountFlags = CHOSEN,
+        json: Json = False,
+    ) -> None:
         sharing = Sharing(kind, chosen.find(session)[1])
         _show(sharing, _picked(session, sharing, subject), json)
 

@@ -81,7 +81,6 @@ class WrittenCredentials(Model, kw_only=True):
     file: str
 
 
-Name = Annotated[str, Argument(metavar="NAME", help="name of the user")]
 MaybeUser = Annotated[str | None, Argument(metavar="USER", help="the user, by name or public key")]
 Credential = Annotated[Path | None, Option("--credential", metavar="FILE", help="write a creds file, too")]
 
@@ -104,7 +103,6 @@ RULES = (
     Flag("--sub-deny", _PATTERNS, "sub.deny", "may not subscribe there; may be repeated"),
     Flag("--subscriptions", LIMIT, "subs", "max subscriptions [-1, no limit]"),
 )
-"""Limits and permissions of a user."""
 
 
 def _set_rules(user: ManagedUser, given: Given) -> None:
@@ -138,7 +136,7 @@ def _show(user: ManagedUser, json: bool, show_secrets: bool = False) -> None:
 def add(
     session: Session,
     given: Given,
-    name: Name,
+    name: Annotated[str, Argument(metavar="NAME", help="name of the user")],
     chosen: AccountFlags,
     key: Annotated[
         str | None, Option("--key", metavar="KEY", help="the account's signing key, or its role, to sign with")

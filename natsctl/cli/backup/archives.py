@@ -225,22 +225,6 @@ def _show_verify(verdicts: list[Verdict], missing: list[str]) -> None:
     output.note(render_verdicts_line(verdicts, missing))
 
 
-LastPerSubject = Annotated[
-    int | None,
-    Option("--last-per-subject", metavar="N", help="the newest N of every subject"),
-]
-KvCompact = Annotated[
-    bool, Option("--kv-compact", help="of a bucket the latest revision of each key, without removed keys")
-]
-Renumber = Annotated[bool, Option("--renumber", help="number the messages from 1, and drop all consumers")]
-Obfuscate = Annotated[
-    bool, Option("--obfuscate", help="replace names by hashes and bodies by zeros, for a backup to share")
-]
-ObfuscationKey = Annotated[
-    Path | None, Option("--obfuscation-key", metavar="FILE", help="hash as with this key file of an earlier edit")
-]
-
-
 @flagged((*PLACE, *CONTENT, *BOUNDS))
 def edit(
     session: Session,
@@ -248,15 +232,24 @@ def edit(
     path: Source,
     target: Annotated[Path, Argument(metavar="TARGET", help="directory, or a file such as ORDERS.tgz")],
     name: Annotated[str, Option("--name", metavar="STREAM", help="another name")] = "",
-    last_per_subject: LastPerSubject = None,
-    kv_compact: KvCompact = False,
-    renumber: Renumber = False,
+    last_per_subject: Annotated[
+        int | None,
+        Option("--last-per-subject", metavar="N", help="the newest N of every subject"),
+    ] = None,
+    kv_compact: Annotated[
+        bool, Option("--kv-compact", help="of a bucket the latest revision of each key, without removed keys")
+    ] = False,
+    renumber: Annotated[bool, Option("--renumber", help="number the messages from 1, and drop all consumers")] = False,
     archive: Annotated[
         int, Option("--archive", metavar="1|2", help="format to write: 1 can be read by servers before 2.15")
     ] = 2,
     consumers: Consumers = True,
-    obfuscate: Obfuscate = False,
-    obfuscation_key: ObfuscationKey = None,
+    obfuscate: Annotated[
+        bool, Option("--obfuscate", help="replace names by hashes and bodies by zeros, for a backup to share")
+    ] = False,
+    obfuscation_key: Annotated[
+        Path | None, Option("--obfuscation-key", metavar="FILE", help="hash as with this key file of an earlier edit")
+    ] = None,
     force: ForceReplace = False,
     progress: Progress = True,
     json: Json = False,

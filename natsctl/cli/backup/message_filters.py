@@ -79,7 +79,6 @@ PLACE: Final = (
     Flag("--until", _TIME, "until_ns", "only messages stored at this time or earlier, or this long ago"),
     Flag("--seq", FlagKind("N|FROM-TO", _sequences), "seq", "only messages with this sequence, or in this range"),
 )
-"""Flags about subjects, times and sequences."""
 CONTENT: Final = (
     Flag("--exclude-subject", _SUBJECT, "exclude_subjects", "not on this subject"),
     Flag("--header", FlagKind("NAME[:VALUE]", _header, repeated=True, gather=tuple), "headers", "with this header"),

@@ -46,7 +46,6 @@ class BrowseTarget(NamedTuple):
     stream: str = ""
     seq: int = 0
     subject: str = ""
-    """A subject to publish on."""
     text: str = ""
     """What `y` copies."""
 

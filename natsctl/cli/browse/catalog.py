@@ -57,7 +57,6 @@ class CatalogSection:
     counts_bytes = False
     """Whether the number is one of bytes."""
     noun = ""
-    """Name of one entry in texts."""
 
     def __init__(self, catalog: Catalog) -> None:
         self.catalog = catalog
@@ -66,11 +65,8 @@ class CatalogSection:
         self.complete = False
         """Whether `names` are all names."""
         self.fault = ""
-        """Why the list cannot be shown."""
         self.empty = f"no {self.title[0].lower()}{self.title[1:]}" if self.title[1:2].islower() else f"no {self.title}"
-        """Text of a list without entries."""
         self.named: list[str] = []
-        """Entries that the user named."""
         self._loaded_s = 0.0
 
     @property

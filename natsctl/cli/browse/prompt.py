@@ -55,7 +55,6 @@ class PromptLine(Vertical):
         super().__init__(**options)
         self.purpose = ""
         self.before: Widget | None = None
-        """The widget that had the focus."""
         self._prefix: Sequence[str] = ()
         self._leading = leading
         self._found: list[Candidate] = []

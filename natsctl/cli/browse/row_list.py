@@ -64,7 +64,6 @@ class RowList(ScrollView, can_focus=True):
         super().__init__(**options)
         self.draw: Callable[[int, int], Cells] = lambda index, width: ()
         self.notice = ""
-        """The text of an empty list."""
         self.cursor = 0
         self.length = 0
 

@@ -40,7 +40,6 @@ TABS: Final[dict[str, tuple[Tab, ...]]] = {
     "Dead letters": (Tab("Letter", details.letter_page), Tab("Message", "messages")),
     "Servers": (Tab("Server", details.server_page),),
 }
-"""The pages of each list's entries."""
 
 
 class BrowseSelection:
@@ -52,7 +51,6 @@ class BrowseSelection:
         self.name_filters: dict[str, str] = {}
         """Part of the names that a list shows, by the title of the list."""
         self.queries: dict[str, str] = {}
-        """Filters of messages by stream."""
         self._filtered: tuple[list[str], str, list[str]] = ([], "", [])
         self._tabs: dict[str, int] = {}
         self._selected: dict[str, str] = {}

@@ -58,15 +58,11 @@ class Removed(Model):
     missing: list[str]
 
 
-Figures = Annotated[bool, Option("--raw", "-r", help="plain numbers")]
-Leaders = Annotated[bool, Option("--leaders", "-l", help="number of consumers that each server leads")]
-
-
 def report(
     session: Session,
     stream: StreamName = None,
-    leaders: Leaders = False,
-    raw: Figures = False,
+    leaders: Annotated[bool, Option("--leaders", "-l", help="number of consumers that each server leads")] = False,
+    raw: Annotated[bool, Option("--raw", "-r", help="plain numbers")] = False,
     sort: Sort = None,
     reverse: Reverse = False,
     columns: Columns = None,

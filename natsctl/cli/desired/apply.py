@@ -53,29 +53,6 @@ if TYPE_CHECKING:
     from natsctl.desired.assets import DocumentSet
 
 
-Yes = Annotated[bool, Option("--yes", "--force", help="remove and replace without asking")]
-Concurrency = Annotated[int, Option("--concurrency", metavar="N", help="changes carried out at once", min=1, max=256)]
-OnFailure = Annotated[
-    str,
-    Option(
-        "--on-failure",
-        metavar="continue|stop",
-        help="whether to continue with changes that do not depend on a failed one",
-    ),
-]
-BackupFolder = Annotated[
-    Path,
-    Option(
-        "--backup-folder",
-        metavar="FOLDER",
-        help="where --keep-backup leaves backups [the working directory]",
-    ),
-]
-KeepBackup = Annotated[
-    bool,
-    Option("--keep-backup", help="leave a backup of each stream that is replaced"),
-]
-
 BAR_FROM = 20
 """The number of changes above which a bar shows the progress at a terminal."""
 _ON_FAILURE = ("continue", "stop")
@@ -84,9 +61,18 @@ _ON_FAILURE = ("continue", "stop")
 class ApplyFlags(NamedTuple):
     """Flags about how changes are applied, shared by commands."""
 
-    on_failure: OnFailure = "continue"
-    concurrency: Concurrency = CONCURRENCY
-    yes: Yes = False
+    on_failure: Annotated[
+        str,
+        Option(
+            "--on-failure",
+            metavar="continue|stop",
+            help="whether to continue with changes that do not depend on a failed one",
+        ),
+    ] = "continue"
+    concurrency: Annotated[
+        int, Option("--concurrency", metavar="N", help="changes carried out at once", min=1, max=256)
+    ] = CONCURRENCY
+    yes: Annotated[bool, Option("--yes", "--force", help="remove and replace without asking")] = False
     progress: Progress = True
 
     def options(self, backup_folder: Path = Path(), keep_backup: bool = False) -> ApplyOptions:
@@ -214,8 +200,18 @@ def apply(
     prune: Prune = False,
     allow_replace: AllowReplace = False,
     keep_messages: KeepMessages = False,
-    backup_folder: BackupFolder = Path(),
-    keep_backup: KeepBackup = False,
+    backup_folder: Annotated[
+        Path,
+        Option(
+            "--backup-folder",
+            metavar="FOLDER",
+            help="where --keep-backup leaves backups [the working directory]",
+        ),
+    ] = Path(),
+    keep_backup: Annotated[
+        bool,
+        Option("--keep-backup", help="leave a backup of each stream that is replaced"),
+    ] = False,
     adopt: Adopt = False,
     max_removals: MaxRemovals = None,
     allow_empty: AllowEmpty = False,
@@ -271,17 +267,6 @@ def _content(path: Path) -> bytes:
         return path.read_bytes()
 
 
-DestroyPrune = Annotated[
-    bool,
-    Option("--prune", help="also remove everything else that this owner's documents created"),
-]
-DestroyAdopt = Annotated[bool, Option("--adopt", help="also remove what another owner's documents created")]
-Removed = Annotated[
-    list[str] | None,
-    Option("--remove", metavar="NAME", help="also remove this asset that natsctl did not create; may be repeated"),
-]
-
-
 def check_named(wanted: DocumentSet, names: Sequence[str]) -> None:
     from natsctl.desired.planner import names_of
 
@@ -296,9 +281,15 @@ def destroy(
     session: Session,
     named: DocumentFlags,
     running: ApplyFlags,
-    prune: DestroyPrune = False,
-    adopt: DestroyAdopt = False,
-    removed: Removed = None,
+    prune: Annotated[
+        bool,
+        Option("--prune", help="also remove everything else that this owner's documents created"),
+    ] = False,
+    adopt: Annotated[bool, Option("--adopt", help="also remove what another owner's documents created")] = False,
+    removed: Annotated[
+        list[str] | None,
+        Option("--remove", metavar="NAME", help="also remove this asset that natsctl did not create; may be repeated"),
+    ] = None,
     max_removals: MaxRemovals = None,
     allow_empty: AllowEmpty = False,
     json: Json = False,

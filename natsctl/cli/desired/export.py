@@ -37,32 +37,25 @@ if TYPE_CHECKING:
     from natsctl.desired.live import LiveState
 
 
-Format = Annotated[
-    str,
-    Option("--format", metavar="yaml|json", help="format [by the file's name, else yaml]"),
-]
-OutputPath = Annotated[
-    str,
-    Option(
-        "--output",
-        "-o",
-        metavar="PATH",
-        help="file (.yaml, .yml, .json) or folder, one file for each stream [stdout]",
-    ),
-]
-Split = Annotated[bool, Option("--split", help="one document for each asset, with its kind")]
-Replace = Annotated[bool, Option("--force", help="replace existing files")]
-Full = Annotated[bool, Option("--full", help="write every field, including fields that servers fill in")]
-
-
 class WriteFlags(NamedTuple):
     """Flags about the format and destination of documents, shared by commands."""
 
-    full: Full = False
-    split: Split = False
-    path: OutputPath = ""
-    format: Format = ""
-    force: Replace = False
+    full: Annotated[bool, Option("--full", help="write every field, including fields that servers fill in")] = False
+    split: Annotated[bool, Option("--split", help="one document for each asset, with its kind")] = False
+    path: Annotated[
+        str,
+        Option(
+            "--output",
+            "-o",
+            metavar="PATH",
+            help="file (.yaml, .yml, .json) or folder, one file for each stream [stdout]",
+        ),
+    ] = ""
+    format: Annotated[
+        str,
+        Option("--format", metavar="yaml|json", help="format [by the file's name, else yaml]"),
+    ] = ""
+    force: Annotated[bool, Option("--force", help="replace existing files")] = False
 
     def to(self, json: bool, header: Sequence[str] = (), is_meant: Callable[[str], bool] | None = None) -> ExportTarget:
         return ExportTarget(self.path, self.format, self.split, self.force, json, header, is_meant)

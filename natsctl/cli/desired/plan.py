@@ -46,10 +46,6 @@ KeepMessages = Annotated[
 Adopt = Annotated[bool, Option("--adopt", help="take over what belongs to another owner or to none")]
 
 
-DiffPrune = Annotated[
-    bool,
-    Option("--prune", help="also list what apply --prune would remove"),
-]
 MaxRemovals = Annotated[
     int | None,
     Option(
@@ -158,7 +154,10 @@ def _save(made: Plan, path: Path, json: bool) -> None:
 def diff(
     session: Session,
     named: DocumentFlags,
-    prune: DiffPrune = False,
+    prune: Annotated[
+        bool,
+        Option("--prune", help="also list what apply --prune would remove"),
+    ] = False,
     allow_empty: AllowEmpty = False,
     json: Json = False,
 ) -> int:

@@ -66,26 +66,6 @@ class Validated(Model, kw_only=True, omit_defaults=False):
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
-Paths = Annotated[
-    list[str] | None,
-    Argument(metavar="PATH", help="documents: files, folders, globs; - for stdin"),
-]
-Files = Annotated[
-    list[str] | None,
-    Option("--file", "-f", metavar="PATH", help="documents, as PATH; may be repeated"),
-]
-Owner = Annotated[
-    str,
-    Option("--owner", metavar="NAME", help="owner of the assets [owner: of the documents]"),
-]
-Variables = Annotated[
-    list[str] | None,
-    Option("--var", metavar="NAME=VALUE", help="a value for ${NAME}; wins over the environment"),
-]
-Outside = Annotated[
-    bool,
-    Option("--include-outside", help="allow includes and links to files outside the folder of the named document"),
-]
 
 AllowEmpty = Annotated[bool, Option("--allow-empty", help="accept documents that describe nothing")]
 
@@ -93,11 +73,26 @@ AllowEmpty = Annotated[bool, Option("--allow-empty", help="accept documents that
 class DocumentFlags(NamedTuple):
     """Flags that name the documents of a command."""
 
-    paths: Paths = None
-    files: Files = None
-    owner: Owner = ""
-    variables: Variables = None
-    outside: Outside = False
+    paths: Annotated[
+        list[str] | None,
+        Argument(metavar="PATH", help="documents: files, folders, globs; - for stdin"),
+    ] = None
+    files: Annotated[
+        list[str] | None,
+        Option("--file", "-f", metavar="PATH", help="documents, as PATH; may be repeated"),
+    ] = None
+    owner: Annotated[
+        str,
+        Option("--owner", metavar="NAME", help="owner of the assets [owner: of the documents]"),
+    ] = ""
+    variables: Annotated[
+        list[str] | None,
+        Option("--var", metavar="NAME=VALUE", help="a value for ${NAME}; wins over the environment"),
+    ] = None
+    outside: Annotated[
+        bool,
+        Option("--include-outside", help="allow includes and links to files outside the folder of the named document"),
+    ] = False
 
     @property
     def all(self) -> list[str]:

@@ -16,6 +16,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from natsctl.api.errors import NatsctlError
@@ -136,9 +137,7 @@ class TypedLine:
         self.parameters: list[str] = []
         """Metavars of the arguments; one that ends in `...` takes all further arguments."""
         self.arguments: list[str] = []
-        """The arguments that are there already."""
         self.options: dict[str, Any] = {}
-        """The global options that are there already."""
         self.metavar = ""
         """The metavar of the preceding flag, if that needs a value."""
 
@@ -252,69 +251,58 @@ def _topics(line: TypedLine, current: str, deadline_s: float) -> Iterator[Candid
     return (Candidate(topic.name, topic.title) for topic in topics())
 
 
-def _shells(line: TypedLine, current: str, deadline_s: float) -> Iterator[Candidate]:
-    return (Candidate(shell) for shell in SHELLS)
+def _of_store(kind: str, line: TypedLine, current: str, deadline_s: float) -> Iterator[Candidate]:
+    from natsctl.client.auth.nsc_store import NscStore
 
-
-def _of_store(kind: str) -> Source:
-    def names(line: TypedLine, current: str, deadline_s: float) -> Iterator[Candidate]:
-        from natsctl.client.auth.nsc_store import NscStore
-
-        known = NscStore.of_environment(os.environ)
-        operators = known.names()
-        operator = line.value("OPERATOR") or known.selected() or (operators[0] if len(operators) == 1 else "")
-        if kind == "operator":
-            return (Candidate(name, "selected" if name == known.selected() else "") for name in operators)
-        if kind == "account":
-            return (Candidate(name) for name in known.account_names(operator))
-        accounts = [line.value("ACCOUNT")] if line.value("ACCOUNT") else known.account_names(operator)
-        return (Candidate(name, account) for account in accounts for name in known.user_names(operator, account))
-
-    return names
+    known = NscStore.of_environment(os.environ)
+    operators = known.names()
+    operator = line.value("OPERATOR") or known.selected() or (operators[0] if len(operators) == 1 else "")
+    if kind == "operator":
+        return (Candidate(name, "selected" if name == known.selected() else "") for name in operators)
+    if kind == "account":
+        return (Candidate(name) for name in known.account_names(operator))
+    accounts = [line.value("ACCOUNT")] if line.value("ACCOUNT") else known.account_names(operator)
+    return (Candidate(name, account) for account in accounts for name in known.user_names(operator, account))
 
 
 def _keys_of_contexts(line: TypedLine, current: str, deadline_s: float) -> Iterator[Candidate]:
     from natsctl.client.context_file import EMPTY
 
-    return (Candidate(key) for key in EMPTY)
+    return map(Candidate, EMPTY)
 
 
-def _on_server(kind: str) -> Source:
-    def names(line: TypedLine, current: str, deadline_s: float) -> Iterator[Candidate]:
-        from natsctl.cli.framework.server_names import names_of
+def _on_server(kind: str, line: TypedLine, current: str, deadline_s: float) -> Iterator[Candidate]:
+    from natsctl.cli.framework.server_names import names_of
 
-        return (Candidate(name) for name in names_of(kind, line, current, deadline_s))
-
-    return names
+    return map(Candidate, names_of(kind, line, current, deadline_s))
 
 
 _SOURCES: dict[str, Source] = {
     "CONTEXT": _contexts,
     "CODE": _errors,
     "TOPIC": _topics,
-    "SHELL": _shells,
-    "STREAM": _on_server("stream"),
-    "CONSUMER": _on_server("consumer"),
-    "TEMPLATE": _on_server("template"),
-    "BUCKET": _on_server("bucket"),
-    "KEY": _on_server("key"),
-    "OBJECT": _on_server("object"),
-    "SUBJECT": _on_server("subject"),
-    "FILTER": _on_server("subject"),
-    "NAME|JSON": _on_server("stream"),
+    "SHELL": lambda *_: map(Candidate, SHELLS),
+    "STREAM": partial(_on_server, "stream"),
+    "CONSUMER": partial(_on_server, "consumer"),
+    "TEMPLATE": partial(_on_server, "template"),
+    "BUCKET": partial(_on_server, "bucket"),
+    "KEY": partial(_on_server, "key"),
+    "OBJECT": partial(_on_server, "object"),
+    "SUBJECT": partial(_on_server, "subject"),
+    "FILTER": partial(_on_server, "subject"),
+    "NAME|JSON": partial(_on_server, "stream"),
 }
-"""Sources of candidates, by metavar."""
 
 _BY_NOUN: dict[tuple[str, str], Source] = {
-    ("stream", "SOURCE"): _on_server("stream"),
-    ("stream", "NAME"): _on_server("stream"),
-    ("consumer", "SOURCE"): _on_server("consumer"),
-    ("object", "BUCKET"): _on_server("store"),
-    ("kv", "FILTER"): _on_server("key"),
+    ("stream", "SOURCE"): partial(_on_server, "stream"),
+    ("stream", "NAME"): partial(_on_server, "stream"),
+    ("consumer", "SOURCE"): partial(_on_server, "consumer"),
+    ("object", "BUCKET"): partial(_on_server, "store"),
+    ("kv", "FILTER"): partial(_on_server, "key"),
     ("schema", "ID"): _schemas,
-    ("auth", "OPERATOR"): _of_store("operator"),
-    ("auth", "ACCOUNT"): _of_store("account"),
-    ("auth", "USER"): _of_store("user"),
+    ("auth", "OPERATOR"): partial(_of_store, "operator"),
+    ("auth", "ACCOUNT"): partial(_of_store, "account"),
+    ("auth", "USER"): partial(_of_store, "user"),
     ("context", "KEY"): _keys_of_contexts,
     ("context", "NAME"): _contexts,
 }
@@ -322,7 +310,7 @@ _BY_NOUN: dict[tuple[str, str], Source] = {
 
 
 _BLANKS = " \t\n"
-_SPECIAL = frozenset(" \t!\"#$&'()*;<>?[\\]^`{|}~")
+_ESCAPES = str.maketrans({char: f"\\{char}" for char in " \t!\"#$&'()*;<>?[\\]^`{|}~"})
 
 
 def split(line: str) -> list[str]:
@@ -356,8 +344,8 @@ def shown(found: Sequence[Candidate], shell: str, line: str, breaks: str) -> str
     if shell == "bash":
         quoted = _is_quoted(line)
         cut = _behind_break(split(line)[-1], breaks) if words and not quoted else 0
-        return "".join(f"{word[cut:] if quoted else _escaped(word[cut:])}\n" for word in words)
-    return "".join(f"{one.word}\t{_one_line(one.meaning)}\n" for one in words.values())
+        return "".join(f"{word[cut:] if quoted else word[cut:].translate(_ESCAPES)}\n" for word in words)
+    return "".join(f"{one.word}\t{' '.join(one.meaning.split())}\n" for one in words.values())
 
 
 def _behind_break(current: str, breaks: str) -> int:
@@ -374,11 +362,3 @@ def _is_quoted(line: str) -> bool:
         elif char in "'\"" and (not index or line[index - 1] != "\\"):
             quote = char
     return bool(quote)
-
-
-def _escaped(word: str) -> str:
-    return "".join(f"\\{char}" if char in _SPECIAL else char for char in word)
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())

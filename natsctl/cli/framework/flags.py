@@ -28,7 +28,6 @@ Given = dict[str, Any]
 """Flag (`--max-age`) → the wire value that was asked for."""
 
 Config = dict[str, Any]
-"""A configuration in wire spelling."""
 
 LARGEST_MESSAGE_BYTES = 2**31 - 1
 """The largest `max_msg_size`: a signed number of 32 bits on the server."""

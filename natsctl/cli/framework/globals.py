@@ -35,7 +35,6 @@ class GlobalFlag:
         self.heading = heading
         """Its heading in help; if empty, that of the preceding option."""
         self.field = field
-        """Name of its field in GlobalOptions."""
 
 
 CONTEXT_KEYS = {

@@ -46,7 +46,6 @@ class CommandHost:
         self.path = ""
         """Names of the latest command, "" if the command line has no known command."""
         self.answer = ""
-        """Its declared answer with -j."""
         self._options = {name: value for name, value in vars(session.options).items() if not name.endswith("_stdin")}
         self._links: dict[Target, SessionLink] = {}
 

@@ -228,7 +228,6 @@ HEADINGS: Mapping[str, tuple[Verb, ...]] = {
 }
 NOUNS = tuple(noun for nouns in HEADINGS.values() for noun in nouns)
 BY_WORD: Mapping[str, Verb] = {word: noun for noun in NOUNS for word in noun.words}
-"""Every noun by its name and its aliases."""
 
 
 def every_verb() -> Iterator[tuple[str, Verb]]:

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 HELP_KEY = "?"
 CONFIRM_HINT = "(y/N)"
-"""Suffix of a yes/no question."""
 NO_MATCH = "no match: backspace takes a letter back"
 """Text instead of a list's choices while none of them matches."""
 _HELP = object()

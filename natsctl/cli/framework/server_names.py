@@ -6,7 +6,7 @@ import base64
 import binascii
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from natsctl.cli.framework.name_cache import NameCache
@@ -82,23 +82,6 @@ def _streams(server: OneShotClient, line: TypedLine, current: str) -> Iterator[s
             yield name
 
 
-def _consumers(server: OneShotClient, line: TypedLine, current: str) -> Iterator[str]:
-    stream = line.value("STREAM")
-    return _pages(server, f"CONSUMER.NAMES.{stream}", "consumers") if stream else iter(())
-
-
-def _templates(server: OneShotClient, line: TypedLine, current: str) -> Iterator[str]:
-    return _pages(server, "STREAM.TEMPLATE.NAMES", "streams")
-
-
-def _buckets(server: OneShotClient, line: TypedLine, current: str) -> Iterator[str]:
-    return _buckets_of(server, KV)
-
-
-def _stores(server: OneShotClient, line: TypedLine, current: str) -> Iterator[str]:
-    return _buckets_of(server, OBJECTS)
-
-
 def _buckets_of(server: OneShotClient, kind: BucketKind) -> Iterator[str]:
     """Yield the buckets of a kind; not looked up by subject, as mirrors have no subjects of their own."""
     return (kind.bucket_of(name) for name in _pages(server, "STREAM.NAMES", "streams") if kind.is_mine(name))
@@ -142,12 +125,14 @@ def _filter(current: str) -> str:
     return f"{whole}.>" if whole else ">"
 
 
-_READERS = {
+_READERS: dict[str, Callable[[OneShotClient, TypedLine, str], Iterator[str]]] = {
     "stream": _streams,
-    "consumer": _consumers,
-    "template": _templates,
-    "bucket": _buckets,
-    "store": _stores,
+    "consumer": lambda server, line, _: (
+        _pages(server, f"CONSUMER.NAMES.{stream}", "consumers") if (stream := line.value("STREAM")) else iter(())
+    ),
+    "template": lambda server, *_: _pages(server, "STREAM.TEMPLATE.NAMES", "streams"),
+    "bucket": lambda server, *_: _buckets_of(server, KV),
+    "store": lambda server, *_: _buckets_of(server, OBJECTS),
     "key": _keys,
     "object": _objects,
     "subject": _subjects,

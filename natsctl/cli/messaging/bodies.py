@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 
 STDIN = "-"
-"""The file name for stdin."""
 SILENT_S = 2.0
 """Seconds without input after which a reminder is printed that a body is being read."""
 

@@ -81,7 +81,6 @@ LABELS = {
     "subject_delete_marker_ttl": "Subject Delete Markers TTL",
     "subjects": "Subjects",
 }
-"""Labels of fields on the pages of streams and consumers."""
 PROSE = frozenset(("description",))
 """Fields with the user's text, quoted after a label."""
 

@@ -199,7 +199,6 @@ KINDS: dict[str, EventKind] = {
         "{requestor.acc} to {responder.acc}: {total}",
     ),
 }
-"""Presentations by type, without the prefix `io.nats.`."""
 
 
 TYPE_PREFIX = "io.nats."

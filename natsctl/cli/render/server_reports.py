@@ -333,7 +333,6 @@ CONSUMER_COLUMNS: Final = (
 REPLICA_NUMBERS: Final = frozenset(
     ("Messages", "Bytes", "Subjects", "Deleted", "Consumers", "First", "Last", "Delivered (S,C)", "ACK Floor (S,C)")
 )
-"""Columns that are aligned to the right."""
 SMALLEST_PERCENT: Final = 0.01
 
 

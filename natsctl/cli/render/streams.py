@@ -433,7 +433,6 @@ LIST: tuple[Column[Row], ...] = (
     *_WIDE,
     Column("Status", _status, wide=True),
 )
-"""The columns of `stream ls` and `stream find`."""
 
 LISTED: ListedFields = {
     "config": {"name": "", "description": "", "sealed": False},
@@ -459,7 +458,6 @@ REPORT: tuple[Column[Row], ...] = (
     *_WIDE,
     Column("Status", _status, wide=True),
 )
-"""The columns of `stream report`."""
 
 SUMMED = ("Consumers", "Messages", "Bytes", "Lost", "Deleted")
 """Columns of the report that have a sum in its last row."""

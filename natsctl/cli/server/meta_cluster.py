@@ -182,14 +182,13 @@ def peer_remove(
 
 EVACUATION_S = 300.0
 """Maximum wait until a server has no copies: a large stream takes minutes to copy."""
-EvacuationWait = Annotated[float | None, length_option("--wait", help="maximum wait for the moves [5m]")]
 LOOK_EVERY_S = 1.0
 
 
 def evacuate(
     session: Session,
     peer: Annotated[str | None, Argument(metavar="PEER", help="the server to evacuate")] = None,
-    wait: EvacuationWait = None,
+    wait: Annotated[float | None, length_option("--wait", help="maximum wait for the moves [5m]")] = None,
     force: Force = False,
     json: Json = False,
 ) -> None:

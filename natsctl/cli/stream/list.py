@@ -174,7 +174,6 @@ FIND: tuple[Flag, ...] = (
     Flag("--expression", TEXT, "expression", "that match this expression, such as 'state.messages > 10'"),
     Flag("--invert", SWITCH, "invert", "invert every criterion except --subject"),
 )
-"""Criteria that streams are found by."""
 
 
 @flagged(FIND)

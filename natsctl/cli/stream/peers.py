@@ -64,15 +64,11 @@ def balance(
     balance_leaders(session, infos, wait, json, "stream", {"streams": len(infos)})
 
 
-RemovalWait = Annotated[float | None, length_option("--wait", help="maximum wait for its removal [10s]")]
-CancelWait = Annotated[float | None, length_option("--wait", help="maximum wait until it has settled [1m]")]
-
-
 def peer_remove(
     session: Session,
     stream: StreamName = None,
     peer: Peer = None,
-    wait: RemovalWait = None,
+    wait: Annotated[float | None, length_option("--wait", help="maximum wait for its removal [10s]")] = None,
     force: Force = False,
     json: Json = False,
 ) -> None:
@@ -118,7 +114,7 @@ def evacuate(
 def cancel_move(
     session: Session,
     stream: StreamName = None,
-    wait: CancelWait = None,
+    wait: Annotated[float | None, length_option("--wait", help="maximum wait until it has settled [1m]")] = None,
     force: Force = False,
     json: Json = False,
 ) -> None:

@@ -162,7 +162,6 @@ class StreamReport(Model):
     unavailable: dict[str, str] = field(default_factory=dict)
 
 
-RawNumbers = Annotated[bool, Option("--raw", "-r", help="plain numbers")]
 STDOUT = "-"
 
 
@@ -188,14 +187,6 @@ class ReportOrder(NamedTuple):
         return (asked or ["bytes"])[0]
 
 
-OfCluster = Annotated[str, Option("--cluster", metavar="NAME", help="streams of this cluster")]
-Leaders = Annotated[bool, Option("--leaders", "-l", help="number of streams that each server leads")]
-Dot = Annotated[str, Option("--dot", metavar="FILE", help="write the replication graph for GraphViz")]
-
-
-InAnyCase = Annotated[bool, Option("--all", "-a", help="all streams (the default)")]
-
-
 def report(
     session: Session,
     by: ReportOrder,
@@ -203,15 +194,15 @@ def report(
     spark: SparkFlags,
     stream: StreamName = None,
     subject: Subject = "",
-    cluster: OfCluster = "",
+    cluster: Annotated[str, Option("--cluster", metavar="NAME", help="streams of this cluster")] = "",
     reverse: Reverse = False,
     columns: Columns = None,
-    raw: RawNumbers = False,
-    leaders: Leaders = False,
-    dot: Dot = "",
+    raw: Annotated[bool, Option("--raw", "-r", help="plain numbers")] = False,
+    leaders: Annotated[bool, Option("--leaders", "-l", help="number of streams that each server leads")] = False,
+    dot: Annotated[str, Option("--dot", metavar="FILE", help="write the replication graph for GraphViz")] = "",
     watch: Watch = None,
     rounds: Rounds = 0,
-    all_streams: InAnyCase = False,
+    all_streams: Annotated[bool, Option("--all", "-a", help="all streams (the default)")] = False,
     json: Json = False,
 ) -> None:
     """Report on all streams, including buckets' streams, by size: their sums, mirrors, sources and leaders.

@@ -213,19 +213,6 @@ def _read_since(text: str) -> str:
     return format_time(read_moment(text, back=True))
 
 
-Subjects = Annotated[
-    str,
-    Option("--subject", metavar="SUBJECT[,SUBJECT]", help="only messages on these subjects"),
-]
-Since = Annotated[
-    str,
-    Option("--since", metavar="TIME", help="only messages stored since this time, or this long ago", read=_read_since),
-]
-StartSeq = Annotated[int | None, Option("--start-seq", metavar="SEQ", help="the first sequence", min=1)]
-EndSeq = Annotated[
-    int | None,
-    Option("--end-seq", metavar="SEQ", help="the last sequence, itself included", min=1),
-]
 FromBackup = Annotated[
     Path | None,
     Option("--backup", metavar="PATH", help="read a backup at or below this path instead of a server"),
@@ -235,10 +222,21 @@ FromBackup = Annotated[
 class ExportRange(NamedTuple):
     """Range of messages: a bundle of flags."""
 
-    subject: Subjects = ""
-    since: Since = ""
-    start_seq: StartSeq = None
-    end_seq: EndSeq = None
+    subject: Annotated[
+        str,
+        Option("--subject", metavar="SUBJECT[,SUBJECT]", help="only messages on these subjects"),
+    ] = ""
+    since: Annotated[
+        str,
+        Option(
+            "--since", metavar="TIME", help="only messages stored since this time, or this long ago", read=_read_since
+        ),
+    ] = ""
+    start_seq: Annotated[int | None, Option("--start-seq", metavar="SEQ", help="the first sequence", min=1)] = None
+    end_seq: Annotated[
+        int | None,
+        Option("--end-seq", metavar="SEQ", help="the last sequence, itself included", min=1),
+    ] = None
 
     def options(self, stream: str) -> dict[str, str]:
         if self.since and self.start_seq:
@@ -384,37 +382,32 @@ class Imported(Model, kw_only=True):
     left_out: dict[str, int]
 
 
-FileFormat = Annotated[
-    str,
-    Option("--format", metavar="parquet|json|csv|delta", help="[by the endings of files]"),
-]
-OneSubject = Annotated[
-    str,
-    Option("--subject", metavar="SUBJECT", help="for all messages, instead of their own"),
-]
-RowAsJson = Annotated[
-    bool,
-    Option("--row-as-json", help="the payload is the row as JSON"),
-]
-Ids = Annotated[
-    str,
-    Option("--ids", metavar="auto|seq|own", help="message ids: own (or STREAM:SEQ without one), STREAM:SEQ, own only"),
-]
-Writers = Annotated[
-    int, Option("--writers", metavar="N", help="messages in flight; order is kept within subjects", min=1)
-]
-
-
 def load(
     session: Session,
     spark: SparkFlags,
     stream: Annotated[str, Argument(metavar="STREAM", help="name of the stream")],
     source: Annotated[str, Argument(metavar="SOURCE", help="a file or folder, or a URL that Spark knows")],
-    format: FileFormat = "",
-    subject: OneSubject = "",
-    as_json: RowAsJson = False,
-    ids: Ids = "auto",
-    writers: Writers = 1,
+    format: Annotated[
+        str,
+        Option("--format", metavar="parquet|json|csv|delta", help="[by the endings of files]"),
+    ] = "",
+    subject: Annotated[
+        str,
+        Option("--subject", metavar="SUBJECT", help="for all messages, instead of their own"),
+    ] = "",
+    as_json: Annotated[
+        bool,
+        Option("--row-as-json", help="the payload is the row as JSON"),
+    ] = False,
+    ids: Annotated[
+        str,
+        Option(
+            "--ids", metavar="auto|seq|own", help="message ids: own (or STREAM:SEQ without one), STREAM:SEQ, own only"
+        ),
+    ] = "auto",
+    writers: Annotated[
+        int, Option("--writers", metavar="N", help="messages in flight; order is kept within subjects", min=1)
+    ] = 1,
     json: Json = False,
 ) -> None:
     """Store what `stream export` wrote, or rows of other tables, in a stream.
