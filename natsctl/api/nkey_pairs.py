@@ -39,8 +39,6 @@ def checked_text(raw: bytes) -> str:
 class SigningPair:
     """An nkey of one kind that signs."""
 
-    __slots__ = ("_key", "public")
-
     def __init__(self, kind: Kind, seed: bytes) -> None:
         """Make the pair of a raw seed of `SEED_BYTES`."""
         from nacl.signing import SigningKey
@@ -55,8 +53,6 @@ class SigningPair:
 
 class CurvePair:
     """A curve key (x25519): only its owner can open data sealed for it."""
-
-    __slots__ = ("_key", "public")
 
     def __init__(self, seed: bytes) -> None:
         """Make the pair of a raw seed of `SEED_BYTES`."""

@@ -77,16 +77,11 @@ def read_plain(raw: bytes, model: type[Model] | Shape) -> dict[str, Any]:
     """
     if len(raw) > MAX_PLAIN:
         raise DecodeError(f"more than {MAX_PLAIN} bytes")
-    return read_values(decode_values(raw), model, plain=True)
-
-
-def read_values(values: list[Any], model: type[Model] | Shape, plain: bool) -> dict[str, Any]:
-    """Return the builtins of decoded values, as `read_strict` or `read_plain`. Raises DecodeError."""
-    return finish(reading_values(values, model, plain))
+    return finish(reading_values(decode_values(raw), model, plain=True))
 
 
 def reading_values(values: list[Any], model: type[Model] | Shape, plain: bool) -> Steps[dict[str, Any]]:
-    """Read values in steps."""
+    """Return the builtins of decoded values, as `read_strict` or `read_plain`. Raises DecodeError."""
     if plain and len(values) != 1:
         raise DecodeError(f"syntax error: {len(values)} JSON values instead of one")
     return (yield from _merging(values, model, unknown=plain))
@@ -142,8 +137,6 @@ class _UnreadItems(NamedTuple):
 
 class _RequestReader:
     """Reader of one value by its shape. It raises the first fault in the order of the document."""
-
-    __slots__ = ("_budget", "_unknown", "_unread")
 
     def __init__(self, unknown: bool) -> None:
         self._unknown = unknown

@@ -364,7 +364,7 @@ class SubjectMapping:
         src = src or ">"
         stars, tail = yield from _surveying(src, "source")
         if not dest:
-            return cls(src, dest, _draw_nothing)
+            return cls(src, dest, lambda bits: 0)
         stars_of_dest, tail_of_dest = yield from _surveying(dest, "destination")
         if stars_of_dest or tail is not tail_of_dest:
             raise TransformError("destination", BAD_SUBJECT)
@@ -504,10 +504,6 @@ def _check_token(token: str) -> None:
         raise TransformError("destination", f"{INVALID}: invalid transform")
 
 
-def _draw_nothing(bits: int) -> int:
-    return 0
-
-
 def _chunks(subject: str) -> Iterator[list[str]]:
     """Yield the tokens of a subject in lists, each from about `CHUNK` characters."""
     start = 0
@@ -528,10 +524,6 @@ def _surveying(subject: str, kind: str) -> Steps[tuple[int, bool]]:
         if len(subject) > CHUNK:
             yield STEP
     return stars, tail
-
-
-def _has_wildcard(tokens: list[str]) -> bool:
-    return "*" in tokens or tokens[-1] == ">"
 
 
 def _checked(target: str, wildcards: int, strict: bool) -> Function | None:
@@ -589,7 +581,7 @@ def _readers(
     stars, readers = _stars(tokens), []
     for target, function in zip(targets, functions, strict=True):
         if function is not None:
-            readers.append(_reader(function, stars if _has_wildcard(tokens) else None, draw))
+            readers.append(_reader(function, stars if "*" in tokens or tokens[-1] == ">" else None, draw))
         elif target == ">":
             readers.append(_group(len(tokens)))
     return readers

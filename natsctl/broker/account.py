@@ -50,7 +50,6 @@ if TYPE_CHECKING:
     from natsctl.broker.imports.account_imports import AccountImports
     from natsctl.broker.leaf.leaf_interest import LocalInterest
     from natsctl.broker.session import Session
-    from natsctl.broker.subscription import InterestSource
     from natsctl.wire.publish_run import PublishRun
 
 
@@ -125,7 +124,8 @@ class Account:
         self.postponed = PostponedMessages(self)
         self._watches: SubjectIndex[Watch] = SubjectIndex()
         self.listeners: list[LocalInterest] = []
-        self.sources: list[InterestSource] = []
+        self.sources: list[Callable[[], Iterable[bytes]]] = []
+        """Return the subjects that a wide handler is interested in at this moment."""
         self.mappings: Mappings | None = None
         self.imports = imports(self)
 

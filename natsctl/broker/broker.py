@@ -40,20 +40,8 @@ if TYPE_CHECKING:
 USER_INFO_SUBJECT: Final = b"$SYS.REQ.USER.INFO"
 
 
-def _keep_to_itself(text: str) -> None:
-    """Leave a piece of information untold."""
-
-
-def _do_nothing() -> None:
-    pass
-
-
-def _say_nothing(session: Session, text: str) -> None:
-    """Discard the line (default callback)."""
-
-
-def _let_wait(session: Session) -> None:
-    """Do nothing for a session after its login (default callback)."""
+def _do_nothing(*args: object) -> None:
+    """Ignore the event (default callback)."""
 
 
 SESSION_COST: Final = 16
@@ -197,11 +185,11 @@ class Broker:
     def _set_callbacks(self) -> None:
         """Set callbacks that the shell and the services of logins replace."""
         self.event_listener: EventListener = NullListener()
-        self.log_info: Callable[[str], None] = _keep_to_itself
+        self.log_info: Callable[[str], None] = _do_nothing
         """Called with notices about the server for an operator."""
-        self.log_warning: Callable[[str], None] = _keep_to_itself
+        self.log_warning: Callable[[str], None] = _do_nothing
         """Called with notices about login services for an operator."""
-        self.notice: Callable[[Session, str], None] = _say_nothing
+        self.notice: Callable[[Session, str], None] = _do_nothing
         """Called with notices about a session for an operator: violations and failed logins, never a secret."""
         self.pending_logins: list[Session] = []
         """Sessions with a login that the shell has to compute: `login.pending.work()`, then `login.decide(…)`.
@@ -210,7 +198,7 @@ class Broker:
         """
         self.callouts: Callouts | None = None
         """The services that decide about logins, if any."""
-        self.login_decided: Callable[[Session], None] = _let_wait
+        self.login_decided: Callable[[Session], None] = _do_nothing
         """Called with each session that had to wait for the answer to its login, when that has come."""
 
     def account(self, name: str) -> Account:

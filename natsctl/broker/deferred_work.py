@@ -67,8 +67,6 @@ SUBS_STEP: Final = 64
 class LongWork:
     """Work in later turns: for one account after another, and in order for each."""
 
-    __slots__ = ("_queues",)
-
     def __init__(self) -> None:
         self._queues: dict[object, deque[Iterator[object]]] = {}
 

@@ -153,8 +153,6 @@ def _may_report(dest: bytes, origin: Session, lets_in: Callable[[bytes], bool] |
 
 
 class MessageTrace:
-    __slots__ = ("_account", "_dest", "_events", "_hop", "_hops", "_values", "only", "origin")
-
     def __init__(self, origin: Session, dest: bytes, values: Values, only: bool, hop: bytes) -> None:
         """Begin the trace of a message of `origin` with the header's `values`; its report goes to `dest`."""
         self.origin, self.only = origin, only

@@ -8,8 +8,8 @@ Delivery to all others pays nothing. The delivery of one message to many subscri
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 
 from natsctl.native import lib
 
@@ -34,13 +34,6 @@ It takes every one of them, or none and returns False: then each is published by
 
 DeliveryBatchHandler: TypeAlias = "Callable[[Sequence[Delivery]], None]"
 """Called with deliveries (subject, reply, header, payload) in order; it takes every one of them."""
-
-
-class InterestSource(Protocol):
-    """Owner of one wide handler that announces interest per subject."""
-
-    def subjects(self) -> Iterable[bytes]:
-        """Return the subjects at this moment."""
 
 
 def not_mine(subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None) -> bool:

@@ -49,8 +49,6 @@ if TYPE_CHECKING:
 
 
 class Quota:
-    __slots__ = ("_js", "limits")
-
     def __init__(self, js: JetStreamAccount, limits: AccountLimits) -> None:
         self._js = js
         self.limits = limits
@@ -105,8 +103,6 @@ class Quota:
 class ServerUsage:
     """Bytes of messages in all streams of one storage type; `limit` below 0: none."""
 
-    __slots__ = ("_changed", "full", "limit", "used")
-
     def __init__(self, limit: int, changed: Callable[[], None]) -> None:
         """Call `changed` whenever `full` turned."""
         self.limit = limit
@@ -158,8 +154,6 @@ class AccountUsage:
 
 
 class OfflineStreams:
-    __slots__ = ("_account", "_engine")
-
     def __init__(self, engine: Engine, account: str) -> None:
         self._engine = engine
         self._account = account
@@ -202,8 +196,6 @@ class SubjectClaim(Claim):
 
 class StreamSubjects:
     """The subjects and reserved bytes of an account's streams, so that adding one costs nothing for all others."""
-
-    __slots__ = ("_claimed", "_claims", "_index", "_long_work", "reserved")
 
     def __init__(self, long_work: LongWork) -> None:
         """Create an empty index; large removals from it go through `long_work`."""

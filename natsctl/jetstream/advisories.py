@@ -100,8 +100,6 @@ QUIET_NS: Final = MINUTE
 
 
 class DiskFullAdvisories:
-    __slots__ = ("_engine", "_quiet_until_ns")
-
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._quiet_until_ns = 0

@@ -55,11 +55,6 @@ _NOUNS: Final = ("STREAM", "CONSUMER", "DIRECT", "META", "SERVER", "ACCOUNT")
 _BUCKETS: Final = ("$KV", "$OBJ")
 
 
-def map_domain(account: Account, domain: str) -> None:
-    """Map the domain's API prefix to the account's JetStream."""
-    _map(account, domain_prefix(domain), API_PREFIX, f"{domain_prefix(domain)}.", "")
-
-
 def map_default_domain(account: Account, domain: str) -> None:
     """Map the plain API prefix of an account without JetStream to another server's domain."""
     _map(account, API_PREFIX, domain_prefix(domain), "", f"{domain_prefix(domain)}.")
@@ -77,8 +72,6 @@ _INFO: Final = f"{API_PREFIX}.INFO"
 
 
 class AccountLifecycle:
-    __slots__ = ("_engine", "_refusals")
-
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._refusals: dict[str, RefusedApi] = {}
@@ -88,7 +81,7 @@ class AccountLifecycle:
     def _on_account_added(self, account: Account) -> None:
         domain = self._engine.options.domain
         if domain:
-            map_domain(account, domain)
+            _map(account, domain_prefix(domain), API_PREFIX, f"{domain_prefix(domain)}.", "")
         if account is self._engine.broker.system_account:
             SystemApi(self._engine, account)
         else:

@@ -30,8 +30,6 @@ HOLD_NS: Final = 60 * 1_000_000_000
 class ClockWatch:
     """Detection of jumps of the wall clock; a jump suspends expiry."""
 
-    __slots__ = ("_apart_ns", "_clock", "_held_until_ns", "_notice")
-
     def __init__(self, clock: Clock, notice: Callable[[str], None]) -> None:
         """Watch `clock`; `notice` is called with a sentence when it jumps."""
         self._clock = clock
@@ -62,8 +60,6 @@ MAX_FAULT_LENGTH: Final = 1024
 
 class RequestFaults:
     """The log of requests that are not as their model has them, limited: a client can send many."""
-
-    __slots__ = ("_began_ns", "_clock", "_lines", "_notice")
 
     def __init__(self, clock: Clock, notice: Callable[[str], None]) -> None:
         """`notice` is called with each line that is to be logged."""
@@ -100,8 +96,6 @@ class BatchLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OpenBatches:
-    __slots__ = ("atomic", "fast", "limits", "staged_bytes")
-
     def __init__(self, limits: BatchLimits) -> None:
         self.limits = limits
         self.atomic = 0

@@ -90,8 +90,6 @@ def remove_shared(data_dir: Path, shared: SharedServer) -> None:
 class GuestConnection:
     """An idle connection to a shared server: by it the owner sees its guest, and the guest the owner's end."""
 
-    __slots__ = ("_socket",)
-
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock
 

@@ -13,7 +13,7 @@ import ssl
 import struct
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias, cast
 
 from natsctl.server.options import joined
 from natsctl.server.sockets import BACKLOG, bind
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from natsctl.broker.session import Session
     from natsctl.server.log.lines import Log
     from natsctl.server.log.trace import ProtocolTrace
+    from natsctl.server.monitor.http import HttpServer
     from natsctl.server.shell import Shell
 
 
@@ -168,10 +169,7 @@ class ClientConnection(asyncio.Protocol):
         if self.session.unread > MUCH_UNREAD_BYTES:
             reset_at_close(self.transport)
         self.transport.close()
-        self._shell.loop.call_later(CLOSE_WAIT_S, self._abort)
-
-    def _abort(self) -> None:
-        self.transport.abort()
+        self._shell.loop.call_later(CLOSE_WAIT_S, lambda: self.transport.abort())
 
     def pause(self) -> None:
         """Stop reading until the shell's `resume`."""
@@ -246,23 +244,6 @@ def peer_of(transport: asyncio.Transport) -> tuple[str, int]:
     return "", 0
 
 
-class ListeningEndpoint(Protocol):
-    """Something that listens; `port` is the one it has, also where any free one was asked for."""
-
-    @property
-    def port(self) -> int:
-        """The port, 0 before `start`."""
-
-    async def start(self) -> None:
-        """Listen; raises OSError when the address cannot be used."""
-
-    def stop_accepting(self) -> None:
-        """Close the listener; existing connections stay."""
-
-    async def stop(self) -> None:
-        """Close the listener, and those connections that no other part of the server closes."""
-
-
 class TransportEndpoint:
     def __init__(
         self,
@@ -307,6 +288,9 @@ class TransportEndpoint:
 
     async def stop(self) -> None:
         self.stop_accepting()
+
+
+ListeningEndpoint: TypeAlias = "TransportEndpoint | HttpServer"
 
 
 @contextmanager

@@ -16,7 +16,7 @@ import struct
 from array import array
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import Final, Protocol
+from typing import Final, TypeAlias
 from zlib import crc32
 
 from natsctl.store.disk import Disk, File
@@ -28,19 +28,6 @@ CRC_FROM: Final = 12
 BLOCK_MAX: Final = 1024 * 1024
 EXPANSION_MAX: Final = 22
 """Maximum plain bytes for one byte of Snappy: a copy of 64 takes three."""
-
-
-class Readable(Protocol):
-    """A file to read from, plain or packed."""
-
-    def pread(self, size: int, offset: int) -> bytes:
-        """Return up to `size` bytes at `offset`; fewer only at the end of the file."""
-
-    def size(self) -> int:
-        """Return the file's length in bytes."""
-
-    def close(self) -> None:
-        """Close the file."""
 
 
 class PackedFile:
@@ -91,6 +78,9 @@ class PackedFile:
             self._block = plain if plain is not None else bytes(length)
             self._block_number = number
         return self._block
+
+
+Readable: TypeAlias = File | PackedFile
 
 
 def open_segment(disk: Disk, path: str) -> Readable:

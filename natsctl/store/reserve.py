@@ -28,8 +28,6 @@ PIECES: Final = 8
 class Reserve:
     """The file of one store; committed like a stream to restore it."""
 
-    __slots__ = ("_dirty", "_disk", "_in_flight", "_lock", "intact", "size")
-
     def __init__(
         self, disk: Disk, size: int, dirty: dict[Committable, None], lock: AbstractContextManager[object]
     ) -> None:

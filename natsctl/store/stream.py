@@ -46,8 +46,6 @@ class RecordsCallback:
     It gets None if they are durable, even if messages of the same commit found no room or bytes wait to be erased.
     """
 
-    __slots__ = ("_callback",)
-
     def __init__(self, callback: Settled) -> None:
         self._callback = callback
 

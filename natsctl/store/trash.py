@@ -9,6 +9,7 @@ stream was deleted on purpose.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 
 from natsctl.store.disk import Disk
 from natsctl.store.errors import StoreError, StorePoisonedError
@@ -21,20 +22,15 @@ def remove_tree(disk: Disk, path: str) -> None:
     disk.rmdir(path)
 
 
-class TrashCommit(Commit):
-    __slots__ = ("_disk", "_names")
-
+class FolderCommit(Commit):
     io = True
 
-    def __init__(self, disk: Disk, names: list[str]) -> None:
-        super().__init__(0, [])
-        self._disk = disk
-        self._names = names
+    def __init__(self, work: Callable[[], None], callbacks: list[Settled]) -> None:
+        super().__init__(0, callbacks)
+        self._work = work
 
     def run(self) -> None:
-        for name in self._names:
-            if self._disk.exists(f"streams/{name}"):
-                remove_tree(self._disk, f"streams/{name}")
+        self._work()
 
 
 class Trash:
@@ -52,7 +48,7 @@ class Trash:
         if self._names:
             self._dirty[self] = None
 
-    def begin_commit(self) -> TrashCommit | None:
+    def begin_commit(self) -> FolderCommit | None:
         """Take the names; None when a commit is in flight or nothing is to do."""
         if self._in_flight:
             return None
@@ -61,7 +57,12 @@ class Trash:
             return None
         self._in_flight = True
         names, self._names = self._names, []
-        return TrashCommit(self._disk, names)
+        return FolderCommit(partial(self._remove, names), [])
+
+    def _remove(self, names: list[str]) -> None:
+        for name in names:
+            if self._disk.exists(f"streams/{name}"):
+                remove_tree(self._disk, f"streams/{name}")
 
     def finish_commit(self, commit: Commit, error: OSError | StoreError | None = None) -> None:
         """Log a failure; the rest is removed at the next start."""
@@ -70,27 +71,6 @@ class Trash:
             self._log(f"deleted streams could not be removed: {error}")
         if self._names:
             self._dirty[self] = None
-
-
-class DiscardCommit(Commit):
-    __slots__ = ("_disk", "_folders")
-
-    io = True
-
-    def __init__(self, disk: Disk, folders: list[str], callbacks: list[Settled]) -> None:
-        super().__init__(0, callbacks)
-        self._disk = disk
-        self._folders = folders
-
-    def run(self) -> None:
-        """Rename the folders; this is final once the names are synced. Raises OSError."""
-        for folder in self._folders:
-            gone = f"{folder}.gone"
-            if self._disk.exists(folder):
-                self._disk.rename(folder, gone)
-            elif not self._disk.exists(gone):
-                self._disk.mkdir(gone)
-        self._disk.fsync_dir("streams")
 
 
 class Discard:
@@ -116,13 +96,23 @@ class Discard:
         else:
             self._callbacks.append(callback)
 
-    def begin_commit(self) -> DiscardCommit | None:
+    def begin_commit(self) -> FolderCommit | None:
         """Return the one commit; None after that."""
         self._dirty.pop(self, None)
         if self._taken:
             return None
         self._taken = True
-        return DiscardCommit(self._disk, self._folders, self._callbacks)
+        return FolderCommit(self._rename, self._callbacks)
+
+    def _rename(self) -> None:
+        """Rename the folders; this is final once the names are synced. Raises OSError."""
+        for folder in self._folders:
+            gone = f"{folder}.gone"
+            if self._disk.exists(folder):
+                self._disk.rename(folder, gone)
+            elif not self._disk.exists(gone):
+                self._disk.mkdir(gone)
+        self._disk.fsync_dir("streams")
 
     def finish_commit(self, commit: Commit, error: OSError | StoreError | None = None) -> None:
         self._settled = True

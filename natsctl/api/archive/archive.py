@@ -126,8 +126,6 @@ def read_json(raw: bytes, wanted: type[T], what: str) -> T:
 class ArchiveFeed:
     """Bytes that arrived and were not read yet."""
 
-    __slots__ = ("_pieces", "_size")
-
     def __init__(self) -> None:
         self._pieces: list[memoryview | bytearray] = []
         """Non-empty pieces; small ones are joined in a bytearray."""

@@ -94,8 +94,6 @@ def _record(name: bytes, ts_ns: int, seq: int, header: bytes, payload: bytes) ->
 class _Varints:
     """An encoder of varints, optimized for archives: most are small or close to their predecessor."""
 
-    __slots__ = ("_high", "_high_text")
-
     def __init__(self) -> None:
         self._high, self._high_text = 0, b""
 

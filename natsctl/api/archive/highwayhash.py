@@ -38,8 +38,6 @@ STEP_BYTES: Final = 16 << 10
 class HighwayHash64:
     """A hash function with one key of 32 bytes."""
 
-    __slots__ = ("key", "start")
-
     def __init__(self, key: bytes) -> None:
         self.key = key
         k0, k1, k2, k3 = _LANES.unpack(key)

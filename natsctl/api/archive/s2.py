@@ -53,8 +53,6 @@ class S2FrameError(Exception):
 class FrameWriter:
     """A compressor of bytes that come piece by piece."""
 
-    __slots__ = ("_compressor",)
-
     def __init__(self) -> None:
         self._compressor = cramjam.snappy.Compressor()
 
@@ -70,8 +68,6 @@ class FrameWriter:
 
 class FrameReader:
     """A decoder of frames as they arrive; it keeps less than one of them."""
-
-    __slots__ = ("_rest", "_started", "content_only")
 
     def __init__(self) -> None:
         self._rest = bytearray()

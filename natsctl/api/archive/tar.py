@@ -44,8 +44,6 @@ def _padding(size: int) -> bytes:
 class TarFile:
     """The file that is being read: its name and the number of bytes left."""
 
-    __slots__ = ("left", "name", "size")
-
     def __init__(self, name: str, size: int) -> None:
         self.name = name
         self.size = size

@@ -229,8 +229,6 @@ class Pending(msgspec.Struct, frozen=True):
 class DecidedLater:
     """The answer to a login that is computed in steps."""
 
-    __slots__ = ("answer", "bring")
-
     def __init__(self) -> None:
         self.answer: Grant | LoginRefusal | Delegation | None = None
         self.bring: Callable[[Grant | LoginRefusal | Delegation], None] | None = None

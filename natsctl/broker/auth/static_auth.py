@@ -135,11 +135,6 @@ class User(Confidential, frozen=True):
 class StaticAuthenticator:
     """One token, or users with passwords, nkeys or certificates."""
 
-    __slots__ = (
-        "_cost", "_hidden", "_map", "_mapped_types", "_nkeys", "_no_auth_user", "_proxied", "_subjects", "_token",
-        "_users",
-    )  # fmt: skip
-
     def __init__(
         self,
         token: str = "",
@@ -256,7 +251,7 @@ class StaticAuthenticator:
             return _refused(LoginRefusal("connection type not allowed"), cost)
         if user.proxy_required and not credentials.proxy:
             return _refused(PROXY_REQUIRED, cost)
-        if not user.password and user.name != self._no_auth_user and self._needs_certificate(user):
+        if not user.password and user.name != self._no_auth_user and any(map(user.may_use, self._mapped_types)):
             return _refused(LoginRefusal("a certificate is required"), cost)
         return _compared(user.password, password, _grant(user), cost)
 
@@ -276,9 +271,6 @@ class StaticAuthenticator:
         user = self._users.get(name) if name else None
         return user if user is not None and user.may_use(kind) else None
 
-    def _needs_certificate(self, user: User) -> bool:
-        return any(user.may_use(kind) for kind in self._mapped_types)
-
     def _by_certificate(self, credentials: Credentials, cost: int) -> Grant | LoginRefusal | Pending:
         if credentials.certificate is None:
             return LoginRefusal("no certificate")
@@ -292,8 +284,6 @@ class StaticAuthenticator:
 
 class _Subjects:
     """The users that are called by a distinguished name, by that name and by its elements in any order."""
-
-    __slots__ = ("_exact", "_reordered")
 
     def __init__(self, users: Iterable[User]) -> None:
         self._exact: dict[DistinguishedName, list[User]] = {}

@@ -207,8 +207,6 @@ def ending(proxies: Collection[Subscription]) -> Steps[None]:
 class ImportChange:
     """A change of the imports of one account: prepared in steps, applied in a moment, and cleaned up in steps."""
 
-    __slots__ = ("_ended", "_imports", "_services", "_streams")
-
     def __init__(self, imports: AccountImports) -> None:
         self._imports = imports
         self._services: dict[ServiceLink, ServiceProxy] = {}
@@ -268,8 +266,6 @@ class ImportChange:
 
 class AccountImports:
     """The imports of one account, and the responses that its exports owe."""
-
-    __slots__ = ("_responses", "account", "awaited", "coming", "hops", "peers", "proxies", "streams")
 
     def __init__(self, account: Account, peers: Mapping[str, AccountImports], hops: ImportChain) -> None:
         """`peers` has all accounts' imports by name; `hops` are the messages on their way between them."""
@@ -396,8 +392,6 @@ class ImportHop(NamedTuple):
 
 class ImportChain:
     """The messages that service imports are delivering now."""
-
-    __slots__ = ("_stack",)
 
     def __init__(self) -> None:
         self._stack: list[tuple[bytes, ImportHop]] = []

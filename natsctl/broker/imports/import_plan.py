@@ -114,8 +114,6 @@ class _Links(Generic[Link]):
 class ImportPlan:
     """The imports in effect by importing account, and the problems."""
 
-    __slots__ = ("_configs", "_exports", "_named", "_service_links", "_stream_links", "problems", "services", "streams")
-
     def __init__(self, configs: Iterable[AccountConfig] = ()) -> None:
         self._configs: dict[str, AccountConfig] = {}
         self._named: set[str] = set()

@@ -209,8 +209,6 @@ class ResponseRecipient(RoutedSubscription):
 
 
 class Responses:
-    __slots__ = ("_account", "_by_subject", "_imports", "_look_ns", "_prefix", "_tail")
-
     def __init__(self, imports: AccountImports) -> None:
         account, broker = imports.account, imports.account.broker
         self._imports = imports

@@ -137,11 +137,6 @@ class RemoteCredentialsError(Exception):
     """The credentials of a remote cannot be used; the text is for the log."""
 
 
-def anonymous(nonce: bytes) -> Mapping[str, str]:
-    """Return the fields of a connection without credentials."""
-    return {}
-
-
 class LinkLog(Protocol):
     """Log for lines about connections."""
 
@@ -195,4 +190,4 @@ class RemoteOptions(msgspec.Struct, frozen=True):
     first_info_ns: int = FIRST_INFO_NS
     tls: bool = False
     """Whether the hub must be reached under TLS; one that asks for it is in any case."""
-    signer: Signer = msgspec.field(default=anonymous)
+    signer: Signer = lambda nonce: {}

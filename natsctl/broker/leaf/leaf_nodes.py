@@ -102,7 +102,7 @@ class SolicitedLink(LeafLink):
         if not self.login.connected:
             self._first_info(info)
         else:
-            self._later_info(info)
+            self.incomplete = self._following(info)
 
     def _first_info(self, info: LeafInfo) -> None:
         if not info.client_id or not (info.leafnode_urls or info.info_on_connect):
@@ -179,9 +179,6 @@ class SolicitedLink(LeafLink):
         if not info.info_on_connect:
             self._finish()
 
-    def _later_info(self, info: LeafInfo) -> None:
-        self.incomplete = self._following(info)
-
     def _following(self, info: LeafInfo) -> Steps[None]:
         if info.import_ is not None or info.export is not None:
             yield from self._hold_to(info)
@@ -250,7 +247,7 @@ class LeafLinks:
         self.links: dict[int, LeafLink] = {}
         self.slow_consumers = 0
         self.stale_connections = 0
-        self.on_joined: Callable[[LeafLink], None] = _let_be
+        self.on_joined: Callable[[LeafLink], None] = lambda link: None
         """Called with each link when it begins to serve its account."""
         self._loop_subjects: dict[str, bytes] = {}
         broker.on_tick.append(self.tick)
@@ -387,7 +384,3 @@ class LeafLinks:
         """Remove a link; return False if it was not there."""
         self.broker.leafs.pop(link.cid, None)
         return self.links.pop(link.cid, None) is not None
-
-
-def _let_be(link: LeafLink) -> None:
-    """Do nothing with a new link."""

@@ -321,7 +321,7 @@ class LeafLink(Session):
         self._registered = True
         self.timers.start()
         self.was_registered = True
-        beside = [subject for source in account.sources for subject in source.subjects()]
+        beside = [subject for source in account.sources for subject in source()]
         beside += [*account.mapping_sources(), self._leafs.loop_subject(account)]
         account.listeners.append(self.local_interest)
         announcing = self.local_interest.start(account.routes.subs, beside)

@@ -28,15 +28,13 @@ _LATER_TOKENS: Final = 2
 
 
 class ConsumerRouter:
-    __slots__ = ("_account", "_acks", "_held", "_requests", "_subs")
-
     def __init__(self, account: Account) -> None:
         """Subscribe once for all future consumers."""
         self._requests: dict[bytes, Handler] = {}
         self._acks: dict[tuple[bytes, bytes], Acks] = {}
         self._held: dict[bytes, Callable[..., object]] = {}
         self._account = account
-        account.sources.append(self)
+        account.sources.append(self.subjects)
         self._subs = [
             account.subscribe(_NEXT + b"*.*", self._on_request),
             account.subscribe(_LEGACY_NEXT + b"*.*", self._on_legacy_request),
@@ -46,7 +44,7 @@ class ConsumerRouter:
     def stop(self) -> None:
         for sub in self._subs:
             self._account.unsubscribe(sub)
-        self._account.sources.remove(self)
+        self._account.sources.remove(self.subjects)
 
     def register(self, stream: bytes, consumer: bytes, on_request: Handler, on_ack: Acks | None) -> None:
         """Route requests and acks that name a consumer from now on; without `on_ack` its acks are declined."""

@@ -40,7 +40,7 @@ class Pin:
 
     def __init__(self, consumer: Consumer) -> None:
         self._consumer = consumer
-        self._alarm = Alarm(consumer.engine.timers, self._on_timeout)
+        self._alarm = Alarm(consumer.engine.timers, lambda: self.unpin(self._group, "timeout"))
         self._group = ""
         self.id = ""
         self.since_ns = 0
@@ -73,9 +73,6 @@ class Pin:
 
     def stamp(self, header: bytes) -> bytes:
         return append(header, ((PIN_ID, self.id.encode()),))
-
-    def _on_timeout(self) -> None:
-        self.unpin(self._group, "timeout")
 
 
 _GROUP_NAME: Final = re.compile("[a-zA-Z0-9/_=-]{1,16}")

@@ -72,10 +72,6 @@ TOO_MANY: Final = headers.status_line(413, "Too Many Results")
 
 
 class _Batch:
-    __slots__ = (
-        "_last_seq", "_max_bytes", "_pending", "_ready", "_reply", "_request", "_sent", "_sent_bytes", "_stream",
-    )  # fmt: skip
-
     def __init__(self, stream: Stream, reply: bytes, request: DirectGetRequest) -> None:
         self._stream = stream
         self._reply = reply
@@ -121,8 +117,6 @@ class _Batch:
 class RangeBatch(_Batch):
     """Messages from a sequence on, in order (`batch`)."""
 
-    __slots__ = ("_at", "_filters", "_seen_up_to")
-
     def __init__(self, stream: Stream, reply: bytes, request: DirectGetRequest) -> None:
         super().__init__(stream, reply, request)
         self._filters = search.filters_of(request)
@@ -161,8 +155,6 @@ class RangeBatch(_Batch):
 
 class LastBatch(_Batch):
     """Newest message of each subject that `multi_last` matches."""
-
-    __slots__ = ("_seqs", "_up_to")
 
     def __init__(self, stream: Stream, reply: bytes, request: DirectGetRequest) -> None:
         super().__init__(stream, reply, request)

@@ -78,8 +78,6 @@ _LIMIT_REACHED: Final = ApiLimitReached.SUBJECT.encode()
 
 
 class ApiQueue:
-    __slots__ = ("_engine", "_serve", "_waiting")
-
     def __init__(self, engine: Engine, serve: Callable[[ApiRequest], None]) -> None:
         self._engine = engine
         self._serve = serve
@@ -274,8 +272,6 @@ LEGACY_STREAM_INFO: Final = "$JS.STREAM.INFO"
 
 class Dispatcher:
     """The API of one account; `total` and `errors` count its answers."""
-
-    __slots__ = ("_js", "_queue", "_subs", "errors", "total")
 
     def __init__(self, js: JetStreamAccount) -> None:
         self._js = js

@@ -78,8 +78,6 @@ _decode: Final = msgspec.json.Decoder(StreamTemplateConfig).decode
 
 
 class StreamTemplate:
-    __slots__ = ("_js", "_reported", "_subscriptions", "config", "store")
-
     def __init__(self, js: JetStreamAccount, config: StreamTemplateConfig, store: StreamStore) -> None:
         self._js = js
         self._reported = ""
@@ -155,8 +153,6 @@ class StreamTemplate:
 
 
 class Templates:
-    __slots__ = ("_js", "by_name", "made")
-
     def __init__(self, js: JetStreamAccount) -> None:
         self._js = js
         self.by_name: dict[str, StreamTemplate] = {}

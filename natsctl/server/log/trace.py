@@ -30,8 +30,6 @@ _QUOTE: Final = b"'"
 
 
 class ProtocolTrace:
-    __slots__ = ("_arrow", "_body", "_hidden", "_left", "_sent", "_size", "_tail")
-
     def __init__(self, *, sent: bool) -> None:
         self._sent = sent
         self._arrow = "->>" if sent else "<<-"

@@ -40,8 +40,6 @@ _UINT_MAX: Final = 2**64 - 1
 class Query:
     """The values of a query; the first of a name counts, and an empty one counts as missing."""
 
-    __slots__ = ("_values",)
-
     def __init__(self, raw: str) -> None:
         """Parse a query; malformed pairs are left out."""
         self._values: dict[str, str] = {}

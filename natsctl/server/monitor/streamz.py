@@ -198,11 +198,6 @@ def stream_lag(stream: Stream) -> int:
     )
 
 
-def last_activity_ns(consumer: Consumer) -> int:
-    """Return when a consumer last delivered a message or received an ack, 0 for never."""
-    return max(consumer.state.last_delivered_ns, consumer.state.last_ack_ns)
-
-
 def redelivered(consumer: Consumer) -> int:
     return 0 if consumer.config.max_deliver == 1 else len(consumer.state.redelivered)
 
@@ -227,7 +222,7 @@ _CONSUMER_ORDERS: Final[Mapping[str, Callable[[Consumer], int | str]]] = {
     "redelivered": redelivered,
     "waiting": lambda consumer: consumer.delivery.num_waiting(),
     "delivered": lambda consumer: consumer.state.delivered_cseq,
-    "active": last_activity_ns,
+    "active": lambda consumer: max(consumer.state.last_delivered_ns, consumer.state.last_ack_ns),
     "created": lambda consumer: consumer.created_ns,
 }
 

@@ -144,7 +144,8 @@ class ProfilezOptions(msgspec.Struct, kw_only=True):
 
 class SystemEndpoint(msgspec.Struct, frozen=True):
     form: RequestFormat
-    answer: Callable[[ServerInstance, Any], Any]
+    answer: Callable[..., Any]
+    """Called with server and options, and with the account's name if the request is about an account."""
 
 
 def profilez(server: ServerInstance, options: ProfilezOptions) -> dict[str, Any]:
@@ -197,20 +198,15 @@ def _account_statz(server: ServerInstance, options: AccstatzOptions, account: st
     return found
 
 
-class AccountEndpoint(msgspec.Struct, frozen=True):
-    form: RequestFormat
-    answer: Callable[[ServerInstance, Any, str], Any]
-
-
-ACCOUNT_ENDPOINTS: Final[Mapping[str, AccountEndpoint]] = {
-    "SUBSZ": AccountEndpoint(_SUBSZ, _about(subsz, subscriptions=True)),
-    "CONNZ": AccountEndpoint(_CONNZ, _about(connz, "acc")),
-    "LEAFZ": AccountEndpoint(_LEAFZ, _about(leafz)),
-    "JSZ": AccountEndpoint(_JSZ, _about(jsz_account)),
-    "INFO": AccountEndpoint(
+ACCOUNT_ENDPOINTS: Final[Mapping[str, SystemEndpoint]] = {
+    "SUBSZ": SystemEndpoint(_SUBSZ, _about(subsz, subscriptions=True)),
+    "CONNZ": SystemEndpoint(_CONNZ, _about(connz, "acc")),
+    "LEAFZ": SystemEndpoint(_LEAFZ, _about(leafz)),
+    "JSZ": SystemEndpoint(_JSZ, _about(jsz_account)),
+    "INFO": SystemEndpoint(
         RequestFormat("AccInfoEventOptions"), lambda server, _, account: account_info(server, account)
     ),
-    "STATZ": AccountEndpoint(_STATZ, _account_statz),
+    "STATZ": SystemEndpoint(_STATZ, _account_statz),
 }
 """Asked on `$SYS.REQ.ACCOUNT.<account>.<name>`."""
 
@@ -330,14 +326,6 @@ class ClientRequest(Model):
     cid: Uint64 = 0
 
 
-def client_asked(body: bytes) -> int | None:
-    """Return the client named by a body; None if it is malformed (no answer is sent)."""
-    try:
-        return msgspec.convert(read_plain(body, ClientRequest), ClientRequest).cid
-    except DecodeError:
-        return None
-
-
 def kick(broker: Broker, cid: int) -> None:
     peer = broker.sessions.get(cid) or broker.leafs.get(cid)
     if not isinstance(peer, Session):
@@ -443,10 +431,12 @@ class SystemResponders:
             self._responses.send(request, statsz(self._server))
 
     def _operate(self, operation: Callable[[Broker, int], None], request: SystemRequest) -> Iterator[None] | None:
-        cid = client_asked(request.body)
-        if cid is None:
+        asked = _read(request.body, ClientRequest)
+        if asked is None:
             return None
-        return self._responses.answer(request, OPERATION_FORMAT, lambda _: operation(self._broker, cid), nothing=True)
+        return self._responses.answer(
+            request, OPERATION_FORMAT, lambda _: operation(self._broker, asked.cid), nothing=True
+        )
 
     def _answer_reload(self, request: SystemRequest) -> None:
         def done(fault: BadRequestError | None) -> None:
@@ -463,7 +453,7 @@ class SystemResponders:
 
     # Accounts
 
-    def _answer_about(self, endpoint: AccountEndpoint, request: SystemRequest) -> Iterator[None] | None:
+    def _answer_about(self, endpoint: SystemEndpoint, request: SystemRequest) -> Iterator[None] | None:
         """Answer about the account that the subject names; outside the system account, about the asker's."""
         name = request.subject.split(".")[ACCOUNT_TOKEN]
         if request.account is not self._broker.system_account:
@@ -493,6 +483,7 @@ class SystemResponders:
 
 
 def _read(body: bytes, model: type[Any]) -> Any:
+    """Return a malformed body as None: no answer is sent."""
     try:
         return msgspec.convert(read_plain(body, model), model)
     except DecodeError:

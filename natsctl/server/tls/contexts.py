@@ -20,7 +20,7 @@ import ssl
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from natsctl.broker.auth.credentials import TlsFacts
 from natsctl.server.files import read_file
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from natsctl.server.log.lines import Log
+    from natsctl.server.ocsp.stapling import StapledLayer
 
 
 SUITES: Final = {
@@ -134,32 +135,6 @@ BAD_CERTIFICATE: Final = bytes.fromhex("1503030002022a")
 """Alerts of a server that has not begun to encrypt."""
 
 
-class Layer(Protocol):
-    done: bool
-    ended: bool
-
-    def feed(self, data: bytes) -> bytes:
-        """Decrypt bytes from the transport; raises ssl.SSLError."""
-
-    def take(self) -> bytes:
-        """Return and clear the bytes to be written to the transport."""
-
-    def wrap(self, data: bytes | bytearray | memoryview) -> bytes:
-        """Return plaintext as TLS records."""
-
-    def closing_alert(self) -> bytes:
-        """Return the record that ends the connection (close_notify)."""
-
-    def facts(self, first: bool) -> TlsFacts:
-        """Return the results of the handshake."""
-
-    def chain(self) -> list[bytes]:
-        """Return the certificates that the other side sent in DER, its own first."""
-
-    def verified_chain(self) -> list[bytes]:
-        """Return the chain that was verified in DER, from the other side's certificate to its root."""
-
-
 class TlsLayer:
     __slots__ = ("_hello", "_incoming", "_outgoing", "_spare", "connection", "done", "ended")
 
@@ -248,6 +223,9 @@ class TlsLayer:
         from natsctl.server.tls.certificates import verified_chain_of
 
         return verified_chain_of(self.connection)
+
+
+Layer: TypeAlias = "TlsLayer | StapledLayer"
 
 
 class SecureTransport(asyncio.Transport):
