@@ -38,6 +38,7 @@ from natsctl.server.monitor.query import BadRequestError, ReloadDone
 from natsctl.server.options import ServerOptions, joined
 from natsctl.server.process.flags import NOT_STARTED, STARTED, NotProvisionedError, file_fault
 from natsctl.server.resources import (
+    FrequentCollection,
     default_max_memory,
     default_max_storage,
     let_garbage_wait,
@@ -360,6 +361,7 @@ class ServingProcess:
             self._remove_files()
             return error.code if isinstance(error, NotProvisionedError) else NOT_STARTED
         tune_interpreter()
+        self._server.shell.on_turn.append(FrequentCollection(self._server.broker.clock).collect_if_due)
         self._server.reload = self._first_reload
         self._server.end = self._stop
         announce_listeners(self._log, self._server)
