@@ -194,8 +194,6 @@ def delivery_filter_of(sub: Subscription, permit: SessionPermissions | None) -> 
     return DeliveryFilter(sub, permit)
 
 
-SIZE_LINES: Final = [b""] * 8192
-"""Ends of message heads, by size, that are looked up once they were formatted."""
 Answer: TypeAlias = tuple[bytes, bytes]
 """Subject and payload of a message without reply and headers."""
 Entry: TypeAlias = tuple[int, bytes, bytes]
@@ -206,19 +204,21 @@ Delivery: TypeAlias = tuple[bytes, bytes, bytes, bytes]
 """(subject, reply, header, payload)"""
 COPY_LIMIT: Final = 4096
 """Bytes of payload above which head and body are written as two pieces, to save the copy."""
+SIZE_LINES: Final = [b""] * (COPY_LIMIT + 1)
+"""Ends of message heads, by size, that are looked up once they were formatted."""
 
 
 def plain_tail(reply: bytes, payload: bytes) -> bytes:
     """Return the rest of MSG after the sid: reply, size and payload."""
     size = len(payload)
-    tail = ((size < 8192 and SIZE_LINES[size]) or _size_line(size)) + payload + b"\r\n"
+    if size > COPY_LIMIT:
+        return b"".join((reply, b" " if reply else b"", b"%d\r\n" % size, payload, b"\r\n"))
+    tail = (SIZE_LINES[size] or _size_line(size)) + payload + b"\r\n"
     return reply + b" " + tail if reply else tail
 
 
 def _size_line(size: int) -> bytes:
-    line = b"%d\r\n" % size
-    if size < len(SIZE_LINES):
-        SIZE_LINES[size] = line
+    line = SIZE_LINES[size] = b"%d\r\n" % size
     return line
 
 

@@ -631,9 +631,12 @@ class FileLog:
             self._cache.drop(file)
             at -= 1
 
-    def messages_at(self, segment: Segment, positions: Sequence[int]) -> list[StoredMessage]:
-        """Return live messages of one segment; `positions` ascend and are not empty. Raises StoreDamagedError."""
-        return self._reader.messages_at(segment, positions)
+    def messages_at(self, segment: Segment, positions: Sequence[int], keep: bool = True) -> list[StoredMessage]:
+        """Return live messages of one segment; `positions` ascend and are not empty. Raises StoreDamagedError.
+
+        Without `keep`, bytes that are read from the disk do not stay in memory.
+        """
+        return self._reader.messages_at(segment, positions, keep)
 
     def remnants_at(self, segment: Segment, positions: Sequence[int]) -> Iterator[StoredMessage]:
         """Yield those messages of one segment that can be read; `positions` ascend and are not empty."""

@@ -57,7 +57,7 @@ class MemoryLog:
         assert message is not None
         return message
 
-    def messages_at(self, segment: Segment, positions: Sequence[int]) -> list[StoredMessage]:
+    def messages_at(self, segment: Segment, positions: Sequence[int], keep: bool = True) -> list[StoredMessage]:
         messages = segment.messages
         return [m for m in map(messages.__getitem__, positions) if m is not None]
 

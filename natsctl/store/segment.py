@@ -460,29 +460,46 @@ class SegmentReader:
         at, blob = self._fetch(segment, position)
         return frame.parse_message(blob, at)
 
-    def messages_at(self, segment: Segment, positions: Sequence[int]) -> list[StoredMessage]:
-        """Return settled messages of one segment; `positions` ascend. Raises StoreDamagedError."""
+    def messages_at(self, segment: Segment, positions: Sequence[int], keep: bool) -> list[StoredMessage]:
+        """Return settled messages of one segment; `positions` ascend. Raises StoreDamagedError.
+
+        Without `keep`, bytes that are read from the disk do not stay in memory.
+        """
         file = segment.body
         assert file is not None
-        if len(positions) < SEQUENTIAL:
+        if len(positions) < SEQUENTIAL and keep:
             return [self.message_at(segment, position) for position in positions]
         out: list[StoredMessage] = []
         places, done = [*_offsets_at(segment, positions)], 0
+        end = 0 if keep else places[-1] + segment.sizes[positions[-1]] + frame.FRAME_OVER_SIZE
         while done < len(places):
-            done, _, _ = self._read(segment, positions, places, done, out)
-        self._cache.touch(file)
+            done, _, _ = self._read(segment, positions, places, done, out, end)
+        if keep:
+            self._cache.touch(file)
         return out
 
     def _read(
-        self, segment: Segment, positions: Sequence[int], places: list[int], first: int, out: list[StoredMessage] | None
+        self,
+        segment: Segment,
+        positions: Sequence[int],
+        places: list[int],
+        first: int,
+        out: list[StoredMessage] | None,
+        end: int = 0,
     ) -> tuple[int, int, bytes]:
         """Examine the frames from the first on that one piece holds, and append their messages to `out`.
+
+        With `end`, bytes that are not in memory are read up to that offset only, and not kept.
 
         Return the number of the next frame, and the start and bytes of the piece.
         """
         file = segment.body
         assert file is not None
-        start, blob, trusted = self._piece(segment, positions[first], places[first])
+        begin = places[first]
+        if end and file.find(begin) is None:
+            start, blob, trusted = begin, self._cache.reader(file).pread(end - begin, begin), False
+        else:
+            start, blob, trusted = self._piece(segment, positions[first], begin)
         salt = 0 if trusted else file.head.salt
         done = frame.read_frames(blob, start, places, first, salt, StoredMessage, out)
         if done == first:

@@ -203,11 +203,12 @@ class StreamStore(AppendedView):
         return seq if seq <= self.durable_seq else 0
 
     def read_from(
-        self, from_seq: int, filters: Filters = ALL, max_msgs: int = 256, max_bytes: int = 0
+        self, from_seq: int, filters: Filters = ALL, max_msgs: int = 256, max_bytes: int = 0, *, keep: bool = True
     ) -> list[StoredMessage]:
         """Return up to `max_msgs` durable matches at or above `from_seq`, in order. Raises StoreDamagedError.
 
         With `max_bytes` it stops before exceeding that accounted size; the first message always comes.
+        Without `keep`, bytes that are read from the disk do not stay in memory.
         """
         if max_msgs == 1:
             message = self.next_match(filters, from_seq)
@@ -227,7 +228,7 @@ class StreamStore(AppendedView):
                 positions, max_bytes = fitting(segment, positions, max_bytes, bool(out))
                 if not positions:
                     break
-            out.extend(self.log.messages_at(segment, positions))
+            out.extend(self.log.messages_at(segment, positions, keep))
             from_seq = segment.seq_at(positions[-1]) + 1
         return out
 

@@ -84,6 +84,9 @@ def test_damage_found_while_reading_is_never_served(lab):
         stream.get(5)
     with pytest.raises(StoreDamagedError):
         stream.read_from(1)
+    for max_bytes in (0, 1):
+        with pytest.raises(StoreDamagedError):
+            stream.read_from(5, max_msgs=10, max_bytes=max_bytes, keep=False)
     assert not store.healthy
 
 

@@ -35,6 +35,13 @@ def check(stream):
                 found += messages
                 seq = covered + 1
             assert found == stream.read_from(1, filters, 10_000)
+            stream.log._cache.close()
+            for max_bytes in (0, 300):  # the second reads few at once
+                read, seq = [], 1
+                while messages := stream.read_from(seq, filters, 100, max_bytes, keep=False):
+                    read += messages
+                    seq = read[-1].seq + 1
+                assert read == found and stream.log._cache.bytes == 0
 
 
 @pytest.mark.parametrize("packed", [False, True])

@@ -234,7 +234,7 @@ class SnapshotTransfer:
         yield from writer.end(last_seq, last_ts_ns)
 
     def _read(self, next_seq: int, last_seq: int) -> list[StoredMessage]:
-        messages = self._stream.store.read_from(next_seq, max_msgs=READ_MESSAGES, max_bytes=READ_BYTES)
+        messages = self._stream.store.read_from(next_seq, max_msgs=READ_MESSAGES, max_bytes=READ_BYTES, keep=False)
         while messages and messages[-1].seq > last_seq:
             messages.pop()
         return messages
@@ -247,7 +247,8 @@ class SnapshotTransfer:
             self._unacked[reply] = size
             if len(self._unacked) == 1:
                 self._alarm.set(self._engine.clock.monotonic_ns() + FLOW_WAIT_NS)
-            chunk = bytes(self._ready[:size])
+            with memoryview(self._ready) as ready:
+                chunk = bytes(ready[:size])
             del self._ready[:size]
             self._account.publish(self._to, reply, b"", chunk)
 

@@ -94,7 +94,9 @@ def test_a_transfer_syncs_at_its_end_and_leaves_little_in_memory() -> None:
     assert calls.count(("pwrite", ".seg")) > 20
     assert calls.count(("sync", ".seg")) < 9
     assert jet.machine.store._cache.bytes < 350_000
+    jet.machine.store._cache.close()
     assert len(jet.backup()[1]) == len(archive)
+    assert jet.machine.store._cache.bytes == 0
 
 
 @pytest.mark.parametrize("version", [1, 2])

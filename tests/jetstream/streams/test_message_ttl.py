@@ -95,9 +95,9 @@ def test_only_flagged_messages_are_read_at_the_start(jet: Jet, monkeypatch: pyte
         read.append(1)
         return one(self, segment, position)
 
-    def read_many(self: FileLog, segment: Segment, positions: Sequence[int]) -> list[StoredMessage]:
+    def read_many(self: FileLog, segment: Segment, positions: Sequence[int], keep: bool) -> list[StoredMessage]:
         read.append(len(positions))
-        return many(self, segment, positions)
+        return many(self, segment, positions, keep)
 
     monkeypatch.setattr(FileLog, "message_at", read_one)
     monkeypatch.setattr(FileLog, "messages_at", read_many)
