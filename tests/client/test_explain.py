@@ -7,7 +7,7 @@ import json
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Concatenate, NamedTuple, ParamSpec
 
 import pytest
 
@@ -26,37 +26,28 @@ from tests.client.conftest import connected
 HOUR_NS = 3_600 * 10**9
 
 
-class Situation(NamedTuple):
-    """What is planted, what is explained, and a part of the verdict; None: no cause is found."""
+Step = Callable[[Manager], Awaitable[object]]
+P = ParamSpec("P")
 
-    plant: Callable[[Manager], Awaitable[None]]
-    explain: Callable[[Manager], Awaitable[Explanation]]
+
+class Situation(NamedTuple):
+    """What is explained, such as `consumer S C`, the steps that plant it, and a part of the verdict."""
+
+    target: str
+    steps: tuple[Step, ...]
     verdict: str
     healthy: bool = False
+    """Whether no cause is found."""
     moving: bool = False
     """Whether messages are delivered meanwhile."""
 
 
-SITUATIONS: dict[str, Situation] = {}
 EXPLAINERS: dict[str, Callable[..., Awaitable[Explanation]]] = {
     "consumer": explain_consumer,
     "stream": explain_stream,
     "subject": explain_subject,
     "message": lambda manager, stream, seq: explain_message(manager, stream, int(seq)),
 }
-
-
-def situation(verdict: str, target: str, *, healthy: bool = False, moving: bool = False) -> Any:
-    """Register a planted situation; `target` is what is explained, such as `consumer S C`."""
-    kind, *names = target.split()
-
-    def register(plant: Callable[[Manager], Awaitable[None]]) -> Callable[[Manager], Awaitable[None]]:
-        SITUATIONS[plant.__name__] = Situation(
-            plant, lambda manager: EXPLAINERS[kind](manager, *names), verdict, healthy, moving
-        )
-        return plant
-
-    return register
 
 
 async def states(manager: Manager) -> list[Any]:
@@ -70,23 +61,37 @@ async def states(manager: Manager) -> list[Any]:
     return found
 
 
-async def make(manager: Manager, messages: int = 0, subject: str = "s.a", **config: Any) -> None:
+def step(work: Callable[Concatenate[Manager, P], Awaitable[object]]) -> Callable[P, Step]:
+    """Take the arguments first and the manager later, as the tables below need it."""
+
+    def with_arguments(*args: P.args, **named: P.kwargs) -> Step:
+        return lambda manager: work(manager, *args, **named)
+
+    return with_arguments
+
+
+@step
+async def stream(manager: Manager, /, messages: int = 0, subject: str = "s.a", **config: Any) -> None:
     await manager.stream_create({"name": "S", "subjects": ["s.>"], "storage": "memory", **config})
     for number in range(messages):
-        await publish(manager, subject, b"%d" % number)
+        await publish(subject, b"%d" % number)(manager)
 
 
-async def publish(manager: Manager, subject: str, body: bytes = b"x", **headers: str) -> None:
-    answer = await manager.connection.request(subject, body, headers=tuple(headers.items()))
-    json.loads(answer.body)
+@step
+async def publish(manager: Manager, /, subject: str = "s.a", body: bytes = b"x", times: int = 1, **more: Any) -> None:
+    for _ in range(times):
+        answer = await manager.connection.request(subject, body, **more)
+        json.loads(answer.body)
 
 
-async def consumer(manager: Manager, **config: Any) -> None:
+@step
+async def consumer(manager: Manager, /, **config: Any) -> None:
     config = {"durable_name": "C", "ack_policy": "explicit", **config}
     await manager.consumer_create("S", config)
 
 
-async def fetch(manager: Manager, count: int, *, ack: bool = False) -> None:
+@step
+async def fetch(manager: Manager, /, count: int, *, ack: bool = False) -> None:
     """Read messages, which stay unacknowledged unless `ack`."""
     read = 0
     async for message in take(manager, "S", "C", PullOptions(count=count), {}):
@@ -97,471 +102,303 @@ async def fetch(manager: Manager, count: int, *, ack: bool = False) -> None:
             break
 
 
-async def ask(manager: Manager, **request: Any) -> None:
-    """Send a pull request; its messages go to an inbox that nobody reads."""
+@step
+async def ask(manager: Manager, /, reached: Callable[[dict[str, Any]], bool], **request: Any) -> None:
+    """Send a pull request, whose messages go to an inbox that nobody reads, and wait for what comes of it."""
     inbox = f"ask.{time.time_ns()}"
     await manager.connection.subscribe(inbox)
     await manager.connection.publish("$JS.API.CONSUMER.MSG.NEXT.S.C", json.dumps(request).encode(), reply=inbox)
-
-
-async def settled(manager: Manager, reached: Callable[[dict[str, Any]], bool]) -> None:
     while not reached((await manager.consumer_info("S", "C")).raw):
         await asyncio.sleep(0.02)
 
 
-# -- consumers
-
-
-@situation("the consumer is paused", "consumer S C")
-async def paused(manager: Manager) -> None:
-    await make(manager, 3)
-    await consumer(manager)
-    await manager.consumer_pause("S", "C", format_time(time.time_ns() + HOUR_NS))
-
-
-@situation("no pull request is waiting", "consumer S C")
-async def unasked(manager: Manager) -> None:
-    await make(manager, 3)
-    await consumer(manager)
-
-
-@situation("nobody is subscribed to the deliver subject out", "consumer S C")
-async def unbound(manager: Manager) -> None:
-    await make(manager, 3)
-    await consumer(manager, deliver_subject="out")
-
-
-@situation("max_ack_pending is reached: 2 messages", "consumer S C")
-async def outstanding(manager: Manager) -> None:
-    await make(manager, 5)
-    await consumer(manager, max_ack_pending=2)
-    await fetch(manager, 2)
-
-
-@situation("everything is delivered: 3 messages wait for an ack", "consumer S C")
-async def unacked(manager: Manager) -> None:
-    await make(manager, 3)
-    await consumer(manager, backoff=[HOUR_NS, 2 * HOUR_NS], max_deliver=5)
-    await fetch(manager, 3)
-
-
-@situation("at least 2 messages reached max_deliver", "consumer S C")
-async def exhausted(manager: Manager) -> None:
-    await make(manager, 2)
-    await consumer(manager, max_deliver=1, ack_wait=50_000_000)
-    await fetch(manager, 2)
-    await asyncio.sleep(0.2)
+@step
+async def pull_nothing(manager: Manager) -> None:
     async for _ in pull(manager, "S", "C", {"batch": 1, "expires": 300_000_000}):
         pass
 
 
-@situation("the filter selects no message", "consumer S C")
-async def unmatched(manager: Manager) -> None:
-    await make(manager, 2, "s.eu.new")
-    await consumer(manager, filter_subject="s.*")
+@step
+async def left(manager: Manager, /, messages: int) -> None:
+    """Wait until so many messages are left."""
+    while (await manager.stream_info("S")).value.state.messages > messages:
+        await asyncio.sleep(0.1)
 
 
-@situation("the deliver policy skips all messages", "consumer S C")
-async def skipped(manager: Manager) -> None:
-    await make(manager, 2)
-    await consumer(manager, deliver_policy="new")
-
-
-@situation("the deliver policy skips all messages", "consumer S C")
-async def skipped_by_sequence(manager: Manager) -> None:
-    await make(manager, 2)
-    await consumer(manager, deliver_policy="by_start_sequence", opt_start_seq=10)
-
-
-@situation("the stream is empty: its messages were removed, and none of them was delivered", "consumer S C")
-async def removed(manager: Manager) -> None:
-    await make(manager)
-    await consumer(manager)
-    for _ in range(3):
-        await publish(manager, "s.a")
-    await manager.stream_purge("S")
-
-
-@situation("the stream has never stored a message", "consumer S C")
-async def never_stored(manager: Manager) -> None:
-    await make(manager)
-    await consumer(manager)
-
-
-@situation("messages are replayed at the pace of their arrival", "consumer S C", moving=True)
-async def replayed(manager: Manager) -> None:
-    await make(manager, 2)
-    for _ in range(4):
-        await asyncio.sleep(0.5)
-        await publish(manager, "s.a")
-    await manager.connection.subscribe("out")
-    await consumer(manager, deliver_subject="out", replay_policy="original")
-
-
-@situation("bodies are left out", "consumer S C")
-async def bodiless(manager: Manager) -> None:
-    await make(manager, 1)
-    await consumer(manager, headers_only=True)
-    await fetch(manager, 1, ack=True)
-
-
-@situation("consumer D does not exist", "consumer S D")
-async def no_consumer(manager: Manager) -> None:
-    await make(manager, 1)
-    await consumer(manager)
-
-
-@situation("has delivered everything", "consumer S C", healthy=True)
-async def caught_up(manager: Manager) -> None:
-    await make(manager, 2)
-    await consumer(manager)
-    await fetch(manager, 2, ack=True)
-
-
-# -- streams
-
-
-@situation("the stream is sealed", "stream S")
-async def sealed(manager: Manager) -> None:
-    await make(manager, 1)
+@step
+async def seal(manager: Manager) -> None:
     config = (await manager.stream_info("S")).raw["config"]
     await manager.stream_update({**config, "sealed": True})
 
 
-@situation("max_msgs is reached: publishes are refused", "stream S")
-async def full(manager: Manager) -> None:
-    await make(manager, 3, max_msgs=3, discard="new")
-
-
-@situation("max_msgs_per_subject is reached", "stream S")
-async def full_subject(manager: Manager) -> None:
-    await make(manager, 2, max_msgs_per_subject=2, discard="new", discard_new_per_subject=True)
-
-
-@situation("max_msgs is reached: each new message removes the oldest", "stream S")
-async def rolling(manager: Manager) -> None:
-    await make(manager, 5, max_msgs=3)
-
-
-@situation("max_msgs_per_subject removes the oldest message of a subject", "stream S")
-async def rolling_subject(manager: Manager) -> None:
-    await make(manager, 1, "s.b", max_msgs_per_subject=2)
+@step
+async def replayed(manager: Manager) -> None:
     for _ in range(4):
-        await publish(manager, "s.a")
+        await asyncio.sleep(0.5)
+        await publish()(manager)
 
 
-@situation("the stream is empty: max_age removed its messages", "stream S")
-async def aged(manager: Manager) -> None:
-    await make(manager, 2, max_age=200_000_000, duplicate_window=100_000_000)
-    while (await manager.stream_info("S")).value.state.messages:
-        await asyncio.sleep(0.1)
-
-
-@situation("interest retention without a consumer", "stream S")
-async def uninteresting(manager: Manager) -> None:
-    await make(manager, 2, retention="interest")
-
-
-@situation("interest retention: messages that no consumer selects", "stream S")
-async def partly_interesting(manager: Manager) -> None:
-    await make(manager, 0, subjects=["s.a", "s.b"], retention="interest")
-    await consumer(manager, filter_subject="s.a")
-
-
-@situation("interest retention: messages that no consumer selects", "stream S")
-async def narrowly_interesting(manager: Manager) -> None:
-    await make(manager, 0, retention="interest")
-    await consumer(manager, filter_subject="s.b")
-    await publish(manager, "s.a")
-
-
-async def copy(manager: Manager, **mirror: Any) -> None:
+@step
+async def copy(manager: Manager, /, **mirror: Any) -> None:
     await manager.stream_create({"name": "O", "subjects": ["o.>"], "storage": "memory"})
-    await publish(manager, "o.a")
+    await publish("o.a")(manager)
     await manager.stream_create({"name": "S", "mirror": {"name": "O", **mirror}, "storage": "memory"})
     await asyncio.sleep(0.2)
 
 
-@situation("the mirror O has no message that the filter o.A selects", "stream S")
-async def mistaken_copy(manager: Manager) -> None:
-    await copy(manager, filter_subject="o.A")
-
-
-@situation("the mirror O has no message after opt_start_time 2200", "stream S")
-async def future_copy(manager: Manager) -> None:
-    await copy(manager, opt_start_time="2200-01-01T00:00:00Z")
-
-
-@situation("nothing has arrived from O", "consumer S C")
-async def consumed_copy(manager: Manager) -> None:
-    await future_copy(manager)
-    await consumer(manager)
-
-
-@situation("messages without the header Nats-Incr are refused", "stream S")
-async def counting(manager: Manager) -> None:
-    await make(manager, allow_msg_counter=True)
-
-
-@situation("publishers get no ack", "stream S")
-async def silent(manager: Manager) -> None:
-    await make(manager, no_ack=True)
-
-
-@situation("the mirror GONE does not exist", "stream S")
-async def orphaned(manager: Manager) -> None:
+@step
+async def orphan(manager: Manager, /, **upstream: Any) -> None:
+    """Make S, which copies a stream that is gone."""
     await manager.stream_create({"name": "GONE", "subjects": ["g"], "storage": "memory"})
-    await manager.stream_create({"name": "S", "mirror": {"name": "GONE"}, "storage": "memory"})
+    await manager.stream_create({"name": "S", **upstream, "storage": "memory"})
     await manager.stream_delete("GONE")
 
 
-@situation("its consumers have acknowledged all messages", "stream S")
-async def worked_off(manager: Manager) -> None:
-    await make(manager, 2, retention="workqueue")
-    await consumer(manager)
-    await fetch(manager, 2, ack=True)
-
-
-@situation("stream S does not exist", "stream S")
-async def no_stream(manager: Manager) -> None:
-    await manager.stream_create({"name": "T", "subjects": ["t"], "storage": "memory"})
-
-
-@situation("accepts messages and keeps them", "stream S", healthy=True)
-async def sound(manager: Manager) -> None:
-    await make(manager, 2)
-
-
-# -- subjects
-
-
-@situation("no stream stores the subject", "subject S.a")
-async def unstored(manager: Manager) -> None:
-    await make(manager, 1)
-
-
-@situation("stream S stores it as t.a, 1 consumer gets it", "subject s.a", healthy=True)
-async def transformed(manager: Manager) -> None:
-    await make(manager, 1, subject_transform={"src": "s.>", "dest": "t.>"})
-    await consumer(manager, filter_subject="t.a")
-
-
-@situation("stream S stores it, 0 consumers get it", "subject s.a", healthy=True)
-async def unread(manager: Manager) -> None:
-    await make(manager, 1)
-    await consumer(manager, filter_subject="s.b")
-
-
-@situation("2 streams store subjects of it: S, T", "subject *.a", healthy=True)
-async def several(manager: Manager) -> None:
-    await make(manager)
-    await manager.stream_create({"name": "T", "subjects": ["t.>"], "storage": "memory"})
-
-
-# -- messages
-
-
-@situation("consumers: skipped 1", "message S 2", healthy=True)
-async def passed_over(manager: Manager) -> None:
-    await make(manager, 3)
-    await consumer(manager, deliver_policy="by_start_sequence", opt_start_seq=3)
-    await fetch(manager, 1, ack=True)
-
-
-@situation("the message does not exist yet", "message S 9")
-async def future(manager: Manager) -> None:
-    await make(manager, 2)
-
-
-@situation("removed from the start of the stream by max_msgs 3", "message S 1")
-async def pushed_out(manager: Manager) -> None:
-    await make(manager, 5, max_msgs=3)
-
-
-@situation("removed from the middle of the stream by a deletion or a purge", "message S 2")
-async def deleted(manager: Manager) -> None:
-    await make(manager, 3)
-    await manager.message_delete("S", 2)
-
-
-@situation("newer messages on its subject", "message S 2")
-async def superseded(manager: Manager) -> None:
-    await make(manager, 1, "s.b", max_msgs_per_subject=1)
-    for _ in range(2):
-        await publish(manager, "s.a")
-
-
-@situation("the message is stored; consumers: pending 1", "message S 1", healthy=True)
-async def pending(manager: Manager) -> None:
-    await make(manager, 3)
-    await consumer(manager, ack_wait=HOUR_NS)
-    await fetch(manager, 2)
-
-
-@situation("another client is pinned", "consumer S C")
-async def pinned(manager: Manager) -> None:
-    await make(manager, 1)
-    await consumer(manager, priority_policy="pinned_client", priority_groups=["G"], priority_timeout=HOUR_NS)
-    for batch in (1, 5):
-        await ask(manager, batch=batch, group="G", expires=HOUR_NS)
-        await settled(manager, lambda info: info["delivered"]["stream_seq"] == 1)
-    await publish(manager, "s.a")
-
-
-@situation("the overflow thresholds of the waiting pull requests are not reached", "consumer S C")
-async def not_overflowing(manager: Manager) -> None:
-    await make(manager, 3)
-    await consumer(manager, priority_policy="overflow", priority_groups=["G"])
-    await ask(manager, batch=5, group="G", min_pending=100, expires=HOUR_NS)
-    await settled(manager, lambda info: info["num_waiting"] == 1)
-
-
-@situation("the filter s.B selects no message of the stream, the other filters do", "consumer S C")
-async def partly_unmatched(manager: Manager) -> None:
-    await make(manager, 1)
-    await publish(manager, "s.b")
-    await consumer(manager, filter_subjects=["s.a", "s.B"])
-    await fetch(manager, 1, ack=True)
-
-
-@situation("no client asks for messages; 4 messages were removed before delivery", "consumer S C")
-async def overtaken(manager: Manager) -> None:
-    await make(manager, 0, max_msgs=2)
-    await consumer(manager)
-    for _ in range(6):
-        await publish(manager, "s.a")
-
-
-@situation("1 message waits for an ack or a redelivery, 1 of them delivered more than once", "consumer S C")
-async def repeated(manager: Manager) -> None:
-    await make(manager, 1)
-    await consumer(manager, backoff=[50_000_000, HOUR_NS], max_deliver=5)
-    await fetch(manager, 1)
-    await asyncio.sleep(0.1)
-    await fetch(manager, 1)
-
-
-@situation("the maximum of 1 waiting pull request is reached", "consumer S C")
-async def crowded(manager: Manager) -> None:
-    await make(manager, 1)
-    await consumer(manager, max_waiting=1)
-    await fetch(manager, 1, ack=True)
-    await ask(manager, batch=1, expires=HOUR_NS)
-    await settled(manager, lambda info: info["num_waiting"] == 1)
-
-
-@situation("the rate limit of 8,000 bits per second slows the deliveries", "consumer S C", moving=True)
-async def limited(manager: Manager) -> None:
-    await make(manager, 0, max_msg_size=2000)
-    for _ in range(20):
-        await publish(manager, "s.a", b"x" * 1000)
-    await manager.connection.subscribe("out")
-    await consumer(manager, deliver_subject="out", rate_limit_bps=8000)
-
-
-@situation("message 1 holds the ack floor back", "consumer S C")
-async def held(manager: Manager) -> None:
-    await make(manager, 4)
-    await consumer(manager, ack_wait=HOUR_NS)
-    await fetch(manager, 1)
-    await fetch(manager, 3, ack=True)
-
-
-@situation("the consumer is about to be removed as inactive", "consumer S C")
-async def idle(manager: Manager) -> None:
-    await make(manager, 1)
-    await consumer(manager, inactive_threshold=6 * 10**9)
-    await fetch(manager, 1, ack=True)
-    await asyncio.sleep(5.2)
-
-
-@situation("the stream is empty: nothing has arrived from GONE", "consumer S C")
-async def sourced(manager: Manager) -> None:
-    await sourceless(manager)
-    await consumer(manager)
-
-
-@situation("the source GONE does not exist", "stream S")
-async def sourceless(manager: Manager) -> None:
-    await manager.stream_create({"name": "GONE", "subjects": ["g"], "storage": "memory"})
-    await manager.stream_create({"name": "S", "sources": [{"name": "GONE"}], "storage": "memory"})
-    await manager.stream_delete("GONE")
-
-
-@situation("the source FAR is not connected", "stream S")
-async def unreachable(manager: Manager) -> None:
-    external = {"api": "$JS.FAR.API", "deliver": "far"}
-    await manager.stream_create({"name": "S", "sources": [{"name": "FAR", "external": external}], "storage": "memory"})
-
-
-@situation("messages expire by their own TTL", "stream S")
-async def short_lived(manager: Manager) -> None:
-    await make(manager, 1, allow_msg_ttl=True)
-    await publish(manager, "s.a", **{"Nats-TTL": "1s"})
-    await publish(manager, "s.a")
-    while (await manager.stream_info("S")).value.state.messages == 3:
-        await asyncio.sleep(0.1)
-
-
-@situation("max_bytes is reached: publishes are refused", "stream S")
-async def full_of_bytes(manager: Manager) -> None:
-    await make(manager, 0, max_bytes=10_000, discard="new")
-    for _ in range(20):
-        await publish(manager, "s.a", b"x" * 900)
-
-
-@situation("max_bytes is reached: each new message removes the oldest", "stream S")
-async def rolling_bytes(manager: Manager) -> None:
-    await make(manager, 0, max_bytes=10_000)
-    for _ in range(20):
-        await publish(manager, "s.a", b"x" * 900)
-
-
-@situation("max_consumers is reached", "stream S")
-async def consumed(manager: Manager) -> None:
-    await make(manager, 1, max_consumers=1)
-    await consumer(manager)
-
-
-@situation("its own TTL", "message S 2")
-async def message_ttl(manager: Manager) -> None:
-    await short_lived(manager)
-
-
-@situation("the message reached max_deliver of consumer C", "message S 1")
-async def message_past(manager: Manager) -> None:
-    await exhausted(manager)
-
-
-@situation("key k of bucket B", "subject $KV.B.k", healthy=True)
-async def kv(manager: Manager) -> None:
-    await manager.stream_create(
-        {"name": "KV_B", "subjects": ["$KV.B.>"], "storage": "memory", "max_msgs_per_subject": 1}
-    )
-    await publish(manager, "$KV.B.k")
-
-
-@situation("the ack of a consumer (work-queue retention)", "message S 1")
-async def worked(manager: Manager) -> None:
-    await worked_off(manager)
-
-
-@situation("a rollup", "message S 2")
-async def rolled_up(manager: Manager) -> None:
-    await make(manager, 1, "s.b", allow_rollup_hdrs=True)
-    await publish(manager, "s.a")
-    await publish(manager, "s.a", **{"Nats-Rollup": "sub"})
+def other(name: str, *subjects: str, **config: Any) -> Step:
+    """Make another stream than S."""
+    return lambda manager: manager.stream_create({"name": name, "subjects": subjects, "storage": "memory", **config})
+
+
+def pause(seconds: float) -> Step:
+    return lambda manager: asyncio.sleep(seconds)
+
+
+def subscribed(manager: Manager) -> Awaitable[object]:
+    return manager.connection.subscribe("out")
+
+
+EXHAUSTED = (stream(2), consumer(max_deliver=1, ack_wait=50_000_000), fetch(2), pause(0.2), pull_nothing())
+FUTURE_COPY = copy(opt_start_time="2200-01-01T00:00:00Z")
+SHORT_LIVED = (stream(1, allow_msg_ttl=True), publish(headers=(("Nats-TTL", "1s"),)), publish(), left(2))
+SOURCELESS = orphan(sources=[{"name": "GONE"}])
+WORKED_OFF = (stream(2, retention="workqueue"), consumer(), fetch(2, ack=True))
+CONSUMERS: dict[str, tuple[str, tuple[Step, ...]]] = {
+    "paused": (
+        "the consumer is paused",
+        (
+            stream(3),
+            consumer(),
+            lambda manager: manager.consumer_pause("S", "C", format_time(time.time_ns() + HOUR_NS)),
+        ),
+    ),
+    "unasked": ("no pull request is waiting", (stream(3), consumer())),
+    "unbound": ("nobody is subscribed to the deliver subject out", (stream(3), consumer(deliver_subject="out"))),
+    "outstanding": (
+        "max_ack_pending is reached: 2 messages",
+        (stream(5), consumer(max_ack_pending=2), fetch(2)),
+    ),
+    "unacked": (
+        "everything is delivered: 3 messages wait for an ack",
+        (stream(3), consumer(backoff=[HOUR_NS, 2 * HOUR_NS], max_deliver=5), fetch(3)),
+    ),
+    "exhausted": ("at least 2 messages reached max_deliver", EXHAUSTED),
+    "unmatched": ("the filter selects no message", (stream(2, "s.eu.new"), consumer(filter_subject="s.*"))),
+    "skipped": ("the deliver policy skips all messages", (stream(2), consumer(deliver_policy="new"))),
+    "skipped_by_sequence": (
+        "the deliver policy skips all messages",
+        (stream(2), consumer(deliver_policy="by_start_sequence", opt_start_seq=10)),
+    ),
+    "removed": (
+        "the stream is empty: its messages were removed, and none of them was delivered",
+        (stream(), consumer(), publish(times=3), lambda manager: manager.stream_purge("S")),
+    ),
+    "never_stored": ("the stream has never stored a message", (stream(), consumer())),
+    "bodiless": ("bodies are left out", (stream(1), consumer(headers_only=True), fetch(1, ack=True))),
+    "consumed_copy": ("nothing has arrived from O", (FUTURE_COPY, consumer())),
+    "sourced": ("the stream is empty: nothing has arrived from GONE", (SOURCELESS, consumer())),
+    "pinned": (
+        "another client is pinned",
+        (
+            stream(1),
+            consumer(priority_policy="pinned_client", priority_groups=["G"], priority_timeout=HOUR_NS),
+            *(
+                ask(lambda info: info["delivered"]["stream_seq"] == 1, batch=batch, group="G", expires=HOUR_NS)
+                for batch in (1, 5)
+            ),
+            publish(),
+        ),
+    ),
+    "not_overflowing": (
+        "the overflow thresholds of the waiting pull requests are not reached",
+        (
+            stream(3),
+            consumer(priority_policy="overflow", priority_groups=["G"]),
+            ask(lambda info: info["num_waiting"] == 1, batch=5, group="G", min_pending=100, expires=HOUR_NS),
+        ),
+    ),
+    "partly_unmatched": (
+        "the filter s.B selects no message of the stream, the other filters do",
+        (stream(1), publish("s.b"), consumer(filter_subjects=["s.a", "s.B"]), fetch(1, ack=True)),
+    ),
+    "overtaken": (
+        "no client asks for messages; 4 messages were removed before delivery",
+        (stream(0, max_msgs=2), consumer(), publish(times=6)),
+    ),
+    "repeated": (
+        "1 message waits for an ack or a redelivery, 1 of them delivered more than once",
+        (stream(1), consumer(backoff=[50_000_000, HOUR_NS], max_deliver=5), fetch(1), pause(0.1), fetch(1)),
+    ),
+    "crowded": (
+        "the maximum of 1 waiting pull request is reached",
+        (
+            stream(1),
+            consumer(max_waiting=1),
+            fetch(1, ack=True),
+            ask(lambda info: info["num_waiting"] == 1, batch=1, expires=HOUR_NS),
+        ),
+    ),
+    "held": (
+        "message 1 holds the ack floor back",
+        (stream(4), consumer(ack_wait=HOUR_NS), fetch(1), fetch(3, ack=True)),
+    ),
+    "idle": (
+        "the consumer is about to be removed as inactive",
+        (stream(1), consumer(inactive_threshold=6 * 10**9), fetch(1, ack=True), pause(5.2)),
+    ),
+}
+STREAMS: dict[str, tuple[str, tuple[Step, ...]]] = {
+    "sealed": ("the stream is sealed", (stream(1), seal())),
+    "full": ("max_msgs is reached: publishes are refused", (stream(3, max_msgs=3, discard="new"),)),
+    "full_subject": (
+        "max_msgs_per_subject is reached",
+        (stream(2, max_msgs_per_subject=2, discard="new", discard_new_per_subject=True),),
+    ),
+    "full_of_bytes": (
+        "max_bytes is reached: publishes are refused",
+        (stream(0, max_bytes=10_000, discard="new"), publish("s.a", b"x" * 900, 20)),
+    ),
+    "rolling": ("max_msgs is reached: each new message removes the oldest", (stream(5, max_msgs=3),)),
+    "rolling_subject": (
+        "max_msgs_per_subject removes the oldest message of a subject",
+        (stream(1, "s.b", max_msgs_per_subject=2), publish(times=4)),
+    ),
+    "rolling_bytes": (
+        "max_bytes is reached: each new message removes the oldest",
+        (stream(0, max_bytes=10_000), publish("s.a", b"x" * 900, 20)),
+    ),
+    "aged": (
+        "the stream is empty: max_age removed its messages",
+        (stream(2, max_age=200_000_000, duplicate_window=100_000_000), left(0)),
+    ),
+    "short_lived": ("messages expire by their own TTL", SHORT_LIVED),
+    "uninteresting": ("interest retention without a consumer", (stream(2, retention="interest"),)),
+    "partly_interesting": (
+        "interest retention: messages that no consumer selects",
+        (stream(0, subjects=["s.a", "s.b"], retention="interest"), consumer(filter_subject="s.a")),
+    ),
+    "narrowly_interesting": (
+        "interest retention: messages that no consumer selects",
+        (stream(0, retention="interest"), consumer(filter_subject="s.b"), publish()),
+    ),
+    "mistaken_copy": ("the mirror O has no message that the filter o.A selects", (copy(filter_subject="o.A"),)),
+    "future_copy": ("the mirror O has no message after opt_start_time 2200", (FUTURE_COPY,)),
+    "orphaned": ("the mirror GONE does not exist", (orphan(mirror={"name": "GONE"}),)),
+    "sourceless": ("the source GONE does not exist", (SOURCELESS,)),
+    "unreachable": (
+        "the source FAR is not connected",
+        (other("S", sources=[{"name": "FAR", "external": {"api": "$JS.FAR.API", "deliver": "far"}}]),),
+    ),
+    "counting": ("messages without the header Nats-Incr are refused", (stream(allow_msg_counter=True),)),
+    "silent": ("publishers get no ack", (stream(no_ack=True),)),
+    "worked_off": ("its consumers have acknowledged all messages", WORKED_OFF),
+    "consumed": ("max_consumers is reached", (stream(1, max_consumers=1), consumer())),
+    "no_stream": ("stream S does not exist", (other("T", "t"),)),
+}
+SITUATIONS: dict[str, Situation] = {
+    **{name: Situation("consumer S C", steps, verdict) for name, (verdict, steps) in CONSUMERS.items()},
+    **{name: Situation("stream S", steps, verdict) for name, (verdict, steps) in STREAMS.items()},
+    "replayed": Situation(
+        "consumer S C",
+        (stream(2), replayed(), subscribed, consumer(deliver_subject="out", replay_policy="original")),
+        "messages are replayed at the pace of their arrival",
+        moving=True,
+    ),
+    "limited": Situation(
+        "consumer S C",
+        (
+            stream(0, max_msg_size=2000),
+            publish("s.a", b"x" * 1000, 20),
+            subscribed,
+            consumer(deliver_subject="out", rate_limit_bps=8000),
+        ),
+        "the rate limit of 8,000 bits per second slows the deliveries",
+        moving=True,
+    ),
+    "no_consumer": Situation("consumer S D", (stream(1), consumer()), "consumer D does not exist"),
+    "caught_up": Situation(
+        "consumer S C", (stream(2), consumer(), fetch(2, ack=True)), "has delivered everything", healthy=True
+    ),
+    "sound": Situation("stream S", (stream(2),), "accepts messages and keeps them", healthy=True),
+    "unstored": Situation("subject S.a", (stream(1),), "no stream stores the subject"),
+    "transformed": Situation(
+        "subject s.a",
+        (stream(1, subject_transform={"src": "s.>", "dest": "t.>"}), consumer(filter_subject="t.a")),
+        "stream S stores it as t.a, 1 consumer gets it",
+        healthy=True,
+    ),
+    "unread": Situation(
+        "subject s.a",
+        (stream(1), consumer(filter_subject="s.b")),
+        "stream S stores it, 0 consumers get it",
+        healthy=True,
+    ),
+    "several": Situation(
+        "subject *.a", (stream(), other("T", "t.>")), "2 streams store subjects of it: S, T", healthy=True
+    ),
+    "kv": Situation(
+        "subject $KV.B.k",
+        (other("KV_B", "$KV.B.>", max_msgs_per_subject=1), publish("$KV.B.k")),
+        "key k of bucket B",
+        healthy=True,
+    ),
+    "passed_over": Situation(
+        "message S 2",
+        (stream(3), consumer(deliver_policy="by_start_sequence", opt_start_seq=3), fetch(1, ack=True)),
+        "consumers: skipped 1",
+        healthy=True,
+    ),
+    "pending": Situation(
+        "message S 1",
+        (stream(3), consumer(ack_wait=HOUR_NS), fetch(2)),
+        "the message is stored; consumers: pending 1",
+        healthy=True,
+    ),
+    "future": Situation("message S 9", (stream(2),), "the message does not exist yet"),
+    "pushed_out": Situation(
+        "message S 1", (stream(5, max_msgs=3),), "removed from the start of the stream by max_msgs 3"
+    ),
+    "deleted": Situation(
+        "message S 2",
+        (stream(3), lambda manager: manager.message_delete("S", 2)),
+        "removed from the middle of the stream by a deletion or a purge",
+    ),
+    "superseded": Situation(
+        "message S 2",
+        (stream(1, "s.b", max_msgs_per_subject=1), publish(times=2)),
+        "newer messages on its subject",
+    ),
+    "message_ttl": Situation("message S 2", SHORT_LIVED, "its own TTL"),
+    "message_past": Situation("message S 1", EXHAUSTED, "the message reached max_deliver of consumer C"),
+    "worked": Situation("message S 1", WORKED_OFF, "the ack of a consumer (work-queue retention)"),
+    "rolled_up": Situation(
+        "message S 2",
+        (stream(1, "s.b", allow_rollup_hdrs=True), publish(), publish(headers=(("Nats-Rollup", "sub"),))),
+        "a rollup",
+    ),
+}
 
 
 @pytest.mark.both
 @pytest.mark.parametrize("name", SITUATIONS)
 async def test_the_verdict_names_the_cause(server: Any, name: str) -> None:
     planted = SITUATIONS[name]
+    kind, *target = planted.target.split()
     async with await connected(server.url) as connection:
         manager = Manager(connection)
-        await planted.plant(manager)
+        for planting in planted.steps:
+            await planting(manager)
         before = await states(manager)
-        explanation = await planted.explain(manager)
+        explanation = await EXPLAINERS[kind](manager, *target)
         assert planted.verdict in explanation.verdict
         assert bool(explanation.causes) is not planted.healthy
         assert planted.moving or await states(manager) == before
@@ -571,12 +408,12 @@ async def test_the_verdict_names_the_cause(server: Any, name: str) -> None:
 async def test_each_consumer_has_its_view_of_a_message(server: Any) -> None:
     async with await connected(server.url) as connection:
         manager = Manager(connection)
-        await make(manager, 3)
+        await stream(3)(manager)
         for name, subject in (("C", "s.a"), ("OTHER", "s.b"), ("LATER", "s.>")):
             await manager.consumer_create(
                 "S", {"durable_name": name, "ack_policy": "explicit", "filter_subject": subject}
             )
-        await fetch(manager, 2, ack=True)
+        await fetch(2, ack=True)(manager)
         explanation: MessageExplanation = await explain_message(manager, "S", 2)
         views = {view.consumer: view.state for view in explanation.consumers}
         assert views == {"C": "settled", "OTHER": "filtered out", "LATER": "not reached"}
@@ -609,8 +446,8 @@ async def test_an_explanation_needs_no_more_than_the_page_says_and_names_what_it
     config.write_text(json.dumps({"listen": "127.0.0.1:-1", "jetstream": {}, "accounts": accounts}))
     with ServerProcess(tmp_path / "server", kind, "-c", str(config)) as server:
         async with await connected(server.url, user="all", password="p") as connection:
-            await make(manager := Manager(connection), 1)
-            await consumer(manager, filter_subject="s.b")
+            await stream(1)(manager := Manager(connection))
+            await consumer(filter_subject="s.b")(manager)
         verdicts, unknown = {}, {}
         targets = {"consumer": "S C", "stream": "S", "message": "S 1", "subject": "s.a", "publisher": "s.a"}
         for name, target in targets.items():
