@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import enum
+import json
 import re
 import time
 from collections.abc import Callable, Mapping
@@ -592,9 +593,6 @@ async def _check_replicas(manager: Manager, check: MonitoringCheck, limits: Limi
 
 def check_credential(check: MonitoringCheck, jwt: str, limits: Limits) -> None:
     """Check how long a user JWT is still valid."""
-    import base64
-    import json
-
     try:
         claims = json.loads(base64.urlsafe_b64decode(jwt.split(".")[1] + "==="))
         expires_s = float(claims.get("exp") or 0)

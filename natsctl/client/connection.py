@@ -24,7 +24,7 @@ import logging
 import random
 import sys
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 from natsctl.api.errors import NatsctlError, NotAuthorisedError, UnreachableError, UsageError
@@ -33,16 +33,13 @@ from natsctl.client.message import HeaderLike, Message, encode_headers, to_messa
 from natsctl.client.nats_py import client_class, failure_class, socks_transport
 from natsctl.client.received import Received
 from natsctl.client.requests import end_tasks
-from natsctl.wire.client import ServerLineError
+from natsctl.wire.client import ClientCredentials, ServerLineError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
-
     from nats.aio.subscription import Subscription as NatsSubscription
 
     from natsctl.client.nats_client import MessageHandler
     from natsctl.client.servers import Target
-    from natsctl.wire.client import ClientCredentials
 
 
 T = TypeVar("T")

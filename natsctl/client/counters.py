@@ -13,14 +13,15 @@ import msgspec
 
 from natsctl.api.errors import ApiResponseError, ErrCode, ExitCode, NatsctlError, UsageError
 from natsctl.api.times import format_time
+from natsctl.client.message import DryRunError, Planned
 from natsctl.client.messaging import messages
 from natsctl.client.messaging.consumers import OrderedReader
 from natsctl.client.messaging.messages import StoredResult, last_on
+from natsctl.client.requests import Answer
 
 if TYPE_CHECKING:
     from natsctl.api.requests import PubAck
     from natsctl.client.manager import Manager
-    from natsctl.client.requests import Answer
 
 INCREMENT = "Nats-Incr"
 SOURCES = "Nats-Counter-Sources"
@@ -142,8 +143,6 @@ async def add(manager: Manager, subject: str, number: int) -> Answer[PubAck]:
 
 
 async def _preview(manager: Manager, subject: str, number: int, increment: str) -> Exception:
-    from natsctl.client.message import DryRunError, Planned
-
     stream = await stream_of(manager, subject)
     try:
         before = int((await counter(manager, subject, stream)).val)

@@ -11,21 +11,17 @@ import socket
 import struct
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from natsctl.api.errors import NatsctlError, NothingReceivedError, UnreachableError, UsageError
 from natsctl.api.times import format_time
 from natsctl.client.bench.client import ClientProgress, Latencies, RawConnection, Spread, command
+from natsctl.client.connection import Connection
 from natsctl.client.dial import connect
 from natsctl.client.servers import Target
 from natsctl.client.settings import wants_tls
 from natsctl.wire.server_url import parse_server_url, without_login
-
-if TYPE_CHECKING:
-    from natsctl.client.connection import Connection
-
 
 STAMP = struct.Struct(">Q")
 """Beginning of a message: when it was sent, in nanoseconds of the monotonic clock."""

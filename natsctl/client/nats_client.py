@@ -12,9 +12,10 @@ import asyncio
 import contextlib
 import importlib
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from nats.aio.client import Client, __version__
+from nats.aio.subscription import Subscription
 from nats.errors import FlushTimeoutError
 
 from natsctl.wire.client import (
@@ -28,10 +29,6 @@ from natsctl.wire.client import (
     starts_tls,
 )
 from natsctl.wire.server_frames import LINE_END, BrokenFrameError, FrameBuffer, frames
-
-if TYPE_CHECKING:
-    from nats.aio.subscription import Subscription
-
 
 MessageHandler: TypeAlias = Callable[[bytes, bytes, bytes, bytes], None]
 """Called with subject, reply, header block and body of a message; the header block is empty without headers."""

@@ -19,7 +19,7 @@ from contextlib import suppress
 
 from natsctl.api.errors import NatsctlError, UnreachableError
 from natsctl.client.blocking import BlockingConnection, StartedWork, completed, turn
-from natsctl.client.message import Message, encode_headers, to_message
+from natsctl.client.message import HeaderLike, Message, encode_headers, to_message
 from natsctl.client.received import Received, not_traced
 from natsctl.client.settings import credentials, credentials_at, tls_context, wants_tls
 from natsctl.hints import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
     from natsctl.client.connection import Connection
     from natsctl.client.manager import Manager
-    from natsctl.client.message import HeaderLike
     from natsctl.client.servers import Target
 
 

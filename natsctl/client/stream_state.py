@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from natsctl.api import codec, endpoints
 from natsctl.api.errors import ApiResponseError, UnreachableError
 from natsctl.api.times import parse_time
-from natsctl.client.requests import not_understood, together
+from natsctl.client.requests import Answer, not_understood, together
 
 if TYPE_CHECKING:
     from natsctl.api.answers import StreamInfoAnswer, StreamMsgGetAnswer
     from natsctl.api.requests import StoredMsg
     from natsctl.client.manager import Manager
-    from natsctl.client.requests import Answer
 
 
 ALL = ">"

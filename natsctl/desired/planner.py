@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from natsctl.api.errors import NotAuthorisedError
+from natsctl.client.manager import Manager
 from natsctl.client.requests import side_by_side
 from natsctl.desired.assets import AssetKey, DocumentSet, creator_of, is_adopted, owner_of
 from natsctl.desired.dependencies import is_beyond, needed_name, origins, refuse_clashes, subjects_taken, with_needs
@@ -14,9 +15,6 @@ from natsctl.desired.differ import NOT_CREATED, Differ, refuse_removal, removal_
 from natsctl.desired.live import REQUESTS_AT_ONCE, LiveAsset, LiveState, read_live_state
 from natsctl.desired.plan import Action, Change, Plan
 from natsctl.desired.server_defaults import FIELDS, capped_differences, read_caps, without_effect
-
-if TYPE_CHECKING:
-    from natsctl.client.manager import Manager
 
 
 @dataclass(frozen=True, slots=True)

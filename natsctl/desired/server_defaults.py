@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -20,10 +20,8 @@ from natsctl.api.stream_rules import Draft, no_origin
 from natsctl.api.units import parse_duration
 from natsctl.client.manager import CONSUMER_LEVELS, STREAM_LEVELS, Manager, required_level_of
 from natsctl.desired.assets import AssetKey, DesiredAsset, DocumentSet, Kind
+from natsctl.desired.live import LiveState
 from natsctl.desired.plan import Action, Plan
-
-if TYPE_CHECKING:
-    from natsctl.desired.live import LiveState
 
 _NEED_ACKS: Final = ("ack_wait", "backoff", "max_deliver", "max_ack_pending", "sample_freq")
 _NEED_PULL: Final = ("max_batch", "max_expires", "max_bytes")

@@ -18,7 +18,7 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from natsctl.api import endpoints
 from natsctl.api.errors import ApiResponseError, ConflictError, StorageError, UsageError
@@ -29,10 +29,8 @@ from natsctl.client.backup.manifest import META_NAME, checked_name, created_now,
 from natsctl.client.backup.save import save_stream
 from natsctl.client.backup.transfer import OnProgress, RetryingManager, ignore_progress
 from natsctl.client.backup.writer import part_of
+from natsctl.client.manager import Manager
 from natsctl.client.message import DryRunError, Planned
-
-if TYPE_CHECKING:
-    from natsctl.client.manager import Manager
 
 Log = Callable[[str], None]
 Transfer = Callable[[], AbstractContextManager[OnProgress]]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -18,10 +18,8 @@ from natsctl.api.archive.archive import ArchivedConsumer, ArchivedMessage, Archi
 from natsctl.api.errors import UsageError
 from natsctl.client.asset_config import LABELS
 from natsctl.client.backup.archives import read_items
+from natsctl.client.backup.reader import OpenBackup
 from natsctl.client.buckets import KV, OBJECTS, BucketKind, kind_of
-
-if TYPE_CHECKING:
-    from natsctl.client.backup.reader import OpenBackup
 
 
 def renamed(config: Mapping[str, Any], name: str) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 from msgspec.structs import replace
@@ -48,12 +48,9 @@ from natsctl.client.backup.transfer import (
     ignore_progress,
 )
 from natsctl.client.backup.writer import ArchiveSpool, BackupWriter, check_free
+from natsctl.client.connection import Connection, Subscription
+from natsctl.client.manager import Manager
 from natsctl.client.message import DryRunError, Message, Planned
-
-if TYPE_CHECKING:
-    from natsctl.client.connection import Connection, Subscription
-    from natsctl.client.manager import Manager
-
 
 IDLE_S = 30.0
 """Seconds without a chunk after which a transfer is given up; data that flows is never cut, however long it takes."""

@@ -25,6 +25,7 @@ from natsctl.api import headers
 from natsctl.api.archive.archive import ArchivedMessage
 from natsctl.api.errors import UsageError
 from natsctl.api.subjects import is_valid_name, matches
+from natsctl.api.times import format_time
 from natsctl.api.units import plural
 from natsctl.client.backup.archives import OnRead, ignore_read, read_messages, rewrite
 from natsctl.client.backup.manifest import Document, is_single_file, new_manifest
@@ -108,8 +109,6 @@ class MessageSelection:
 
     def options(self) -> list[str]:
         """Return the filters as `name=value`, in a fixed order, under the names of the `nats` tool's flags."""
-        from natsctl.api.times import format_time
-
         said = [f"subject={text}" for text in sorted(self.subjects)]
         said += [f"exclude-subject={text}" for text in sorted(self.exclude_subjects)]
         said += [f"after={format_time(self.since_ns)}"] if self.since_ns else []

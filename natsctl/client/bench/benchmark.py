@@ -27,7 +27,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from natsctl.api import endpoints
 from natsctl.api.catalogue import ApiError
@@ -37,14 +37,12 @@ from natsctl.client.bench import workloads
 from natsctl.client.bench.client import BenchClient, RawConnection, body_of
 from natsctl.client.bench.load import DEFAULT_BUCKET, DEFAULT_STREAM, Load
 from natsctl.client.bench.report import ClientResult, Report, report
+from natsctl.client.connection import Connection
 from natsctl.client.dial import connect
 from natsctl.client.manager import Manager
 from natsctl.client.message import DryRunError, Planned
 from natsctl.client.requests import end_tasks
 from natsctl.client.servers import Target
-
-if TYPE_CHECKING:
-    from natsctl.client.connection import Connection
 
 
 class ClientGroup:

@@ -27,6 +27,7 @@ import msgspec
 from natsctl.api import headers
 from natsctl.api.catalogue import ApiError
 from natsctl.api.errors import ApiResponseError, NatsctlError, NothingReceivedError, ProtocolError, UnreachableError
+from natsctl.api.headers import parse_status
 from natsctl.client.bench.load import Load
 from natsctl.client.message import NO_RESPONDERS
 from natsctl.client.requests import api_error, parse_object
@@ -389,8 +390,6 @@ def answer_failure(subject: str, header: bytes, body: bytes) -> NatsctlError | N
 
 
 def failed_status(subject: str, header: bytes) -> NatsctlError:
-    from natsctl.api.headers import parse_status
-
     status, text = parse_status(header)
     failure: NatsctlError
     if status == NO_RESPONDERS:

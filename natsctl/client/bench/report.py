@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from natsctl.api.times import format_time
 from natsctl.client.bench.client import ClientProgress, Latencies, Spread
 from natsctl.client.bench.load import Load
 
@@ -78,8 +79,6 @@ def _part(msgs: int, size: int, begin_ns: int, end_ns: int, latencies: Latencies
 
 
 def report(load: Load, results: Iterable[ClientResult], processes: int, started_ns: int) -> Report:
-    from natsctl.api.times import format_time
-
     found = sorted(results, key=lambda result: result.number)
     worked = [one for one in found if one.msgs] or found
     together = Latencies()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
@@ -12,6 +13,7 @@ from natsctl.api import acks, codec, endpoints, headers
 from natsctl.api.errors import NatsctlError, UsageError
 from natsctl.api.subjects import is_subset, matches
 from natsctl.api.times import format_time, parse_time
+from natsctl.client.connection import ConnectionLostError, Subscription
 from natsctl.client.message import NO_RESPONDERS, Headers, Message, as_bytes, as_text
 from natsctl.client.messaging.consumers import (
     MAX_BATCH,
@@ -25,9 +27,6 @@ from natsctl.client.messaging.consumers import (
 from natsctl.client.requests import not_understood
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Sequence
-
-    from natsctl.client.connection import Subscription
     from natsctl.client.manager import Manager
 
 
@@ -323,8 +322,6 @@ class DirectFeed(MessageFeed):
 
     async def _fetch(self) -> None:
         """Get the next messages; without any and `to_end` the feed has ended."""
-        from natsctl.client.connection import ConnectionLostError
-
         connection = self._manager.connection
         subject = endpoints.DIRECT_GET.subject(self._stream, prefix=connection.target.api_prefix)
         request = codec.encode(self._request())

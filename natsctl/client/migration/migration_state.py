@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import shutil
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
@@ -236,7 +237,5 @@ class MigrationFolder:
             spool.close()
 
     def clear(self) -> None:
-        import shutil
-
         shutil.rmtree(self.path / _STREAMS, ignore_errors=True)
         (self.path / _STATE).unlink(missing_ok=True)

@@ -16,7 +16,7 @@ import os
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Final
+from typing import IO, Any, Final
 
 import msgspec
 
@@ -38,14 +38,11 @@ from natsctl.client.atomic_file import PRIVATE, sync_file
 from natsctl.client.backup.manifest import Document
 from natsctl.client.backup.save import IDLE_S, BackupSnapshot, SaveOptions, read_window
 from natsctl.client.backup.transfer import OnProgress, RetryingManager, TransferProgress, ignore_progress
+from natsctl.client.backup.writer import BackupWriter
+from natsctl.client.manager import Manager
 from natsctl.client.message import as_bytes
 from natsctl.client.messaging.consumers import OrderedReader
 from natsctl.client.stream_state import is_complete
-
-if TYPE_CHECKING:
-    from natsctl.client.backup.writer import BackupWriter
-    from natsctl.client.manager import Manager
-
 
 SEGMENT_BYTES: Final = 2 << 20
 """Bytes of headers and payloads after which a segment ends; a sync costs less than reading so much."""

@@ -7,14 +7,12 @@ Statuses and their conditions are as in natscli's `server stream-check` and `con
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
 from natsctl.client.system.reports import Row, details
-
-if TYPE_CHECKING:
-    from natsctl.client.system.system_account import ServerAnswer
+from natsctl.client.system.system_account import ServerAnswer
 
 IN_SYNC: Final = "IN SYNC"
 JSZ: Final = {"accounts": True, "streams": True, "consumer": True, "raft": True}

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from natsctl.api.errors import ExitCode, NatsctlError
 from natsctl.api.units import plural
@@ -16,11 +15,9 @@ from natsctl.desired.apply import CONCURRENCY
 from natsctl.desired.apply.changes import Steps
 from natsctl.desired.apply.execution import Execution, OnResult, ignore_result
 from natsctl.desired.apply.results import Outcome
+from natsctl.desired.assets import DocumentSet
 from natsctl.desired.plan import Change, Plan
 from natsctl.desired.planner import PlanOptions, plan_for
-
-if TYPE_CHECKING:
-    from natsctl.desired.assets import DocumentSet
 
 
 class PlanRefusedError(NatsctlError):

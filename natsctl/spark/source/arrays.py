@@ -13,15 +13,12 @@ from __future__ import annotations
 
 import struct
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 MAX_BYTES: Final = (1 << 31) - 1
 """Maximum bytes of one column: its offsets are signed 32-bit integers."""
