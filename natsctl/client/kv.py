@@ -200,7 +200,8 @@ class KeyValueBucket:
     def _changed(self, failure: ApiResponseError, text: str, current: Entry | None) -> KeyRevisionError:
         changed = KeyRevisionError(failure, text, current)
         if current is None:
-            changed.hint = f"{current_key(failure)} was never set: its revision is 0"
+            name = failure.subject.partition("$KV.")[2].partition(".")[2] or "the key"
+            changed.hint = f"{name} was never set: its revision is 0"
         else:
             done = {PUT: "set", DEL: "deleted", PURGE: "purged"}[current.operation]
             changed.hint = f"it is at revision {current.revision} now, {done} at {current.created}"
@@ -214,10 +215,6 @@ class KeyValueBucket:
             if failure.err_code == ErrCode.MESSAGE_TTL_DISABLED:
                 failure.hint = f"natsctl kv edit {self.name} --marker-ttl 1h lets its keys have a time to live"
             raise
-
-
-def current_key(failure: NatsctlError) -> str:
-    return failure.subject.partition("$KV.")[2].partition(".")[2] or "the key"
 
 
 def _reader(bucket: KeyValueBucket, pattern: str, **options: Any) -> OrderedReader:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -93,7 +93,8 @@ def make_destruction(wanted: DocumentSet, live_state: LiveState, options: PlanOp
     kept = {
         key: live_state.assets[key]
         for key in named
-        if is_adopted(live_state.assets[key].config) and not _is_named(key, options.named)
+        if is_adopted(live_state.assets[key].config)
+        and not any(not names_of(one).isdisjoint(options.named) for one in (key, key.origin))
     }
     _remove(changes, [*(key for key in named if key not in kept), *extra], wanted, live_state, options)
     notes = [*wanted.notes, *_kept_notes(changes, kept)]
@@ -132,11 +133,6 @@ def _of_owner(wanted: DocumentSet, live_state: LiveState) -> Iterator[AssetKey]:
 def names_of(key: AssetKey) -> frozenset[str]:
     """Return the names of an asset: `Stream A`, `A`, `KeyValue B`, `B`, `KV_B`, `A > CONSUMER`."""
     return frozenset((str(key), key.name, needed_name(key)))
-
-
-def _is_named(key: AssetKey, names: Collection[str]) -> bool:
-    """Return whether an asset is named, or the stream of a consumer."""
-    return any(not names_of(one).isdisjoint(names) for one in (key, key.origin))
 
 
 def _kept_notes(changes: Mapping[AssetKey, Change], kept: Mapping[AssetKey, LiveAsset]) -> Iterator[str]:

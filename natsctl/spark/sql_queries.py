@@ -139,7 +139,7 @@ def json_value(value: Any) -> Any:
             return {str(json_value(key)): json_value(item) for key, item in value}
         return [json_value(item) for item in value]
     if isinstance(value, datetime):
-        return moment_text(value)
+        return value.isoformat().replace("+00:00", "Z")
     return value if value is None or isinstance(value, bool | int | float | str) else _plain(value)
 
 
@@ -147,11 +147,6 @@ def _plain(value: Any) -> str:
     if isinstance(value, date):
         return value.isoformat()
     return format(value, "f") if isinstance(value, Decimal) else str(value)
-
-
-def moment_text(value: datetime) -> str:
-    """Return a time as RFC 3339 in UTC; a time without a zone stays without."""
-    return value.isoformat().replace("+00:00", "Z")
 
 
 def text_of(payload: bytes) -> str | None:

@@ -310,13 +310,10 @@ def needed(query: str, columns: Iterable[str]) -> list[str]:
     known = list(columns)
     if not words or not words[0].is_word(*_BEGINNINGS) or _takes_all(words):
         return known
-    used = {token.name.lower() for token in words} | {part.lower() for token in words for part in _parts(token)}
+    used = {token.name.lower() for token in words} | {
+        part.lower() for token in words for part in (token.name.split(".") if token.kind == "quoted" else [])
+    }
     return [name for name in known if name.lower() in used]
-
-
-def _parts(token: Token) -> list[str]:
-    """Return the parts of a text in backticks, possibly a column with its table, `a.b`; none for other tokens."""
-    return token.name.split(".") if token.kind == "quoted" else []
 
 
 def _takes_all(words: Sequence[Token]) -> bool:

@@ -41,10 +41,6 @@ OUR_RUNTIME = "natsctl"
 """Value in the INFO of natsctl's server where nats-server has Go's version; it has templates in every version."""
 
 
-def _unseen() -> AbstractContextManager[OnProgress]:
-    return nullcontext(ignore_progress)
-
-
 @dataclass(slots=True)
 class AccountBackup:
     """Names of the saved or restored assets; consumers as `STREAM > CONSUMER`."""
@@ -57,7 +53,7 @@ class AccountBackup:
 
 
 async def save_account(
-    manager: Manager, folder: Path, *, data: bool, log: Log, transfer: Transfer = _unseen
+    manager: Manager, folder: Path, *, data: bool, log: Log, transfer: Transfer = lambda: nullcontext(ignore_progress)
 ) -> AccountBackup:
     """Save every stream and durable consumer of the account to a folder that does not exist yet or is empty.
 

@@ -230,16 +230,13 @@ class Obfuscator:
         """Return messages with hashed subjects and headers, and bodies of zeros."""
         known, changed = self._subjects, []
         for seq, ts_ns, subject, header, payload in messages:
-            hidden = known.get(subject) or self._hidden(subject)
+            hidden = known.get(subject) or self._subjects.setdefault(subject, as_bytes(self.subject(as_text(subject))))
             if payload and not self.keeps_bodies:
                 payload = b"0" * len(payload)
                 self.bodies += 1
             parts = (seq, ts_ns, hidden, header and self._header(header), payload)
             changed.append(_new(ArchivedMessage, parts))
         return changed
-
-    def _hidden(self, subject: bytes) -> bytes:
-        return self._subjects.setdefault(subject, as_bytes(self.subject(as_text(subject))))
 
     def _header(self, block: bytes) -> bytes:
         pairs = sorted(headers.parse(block), key=lambda pair: pair[0])

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from natsctl.client.manager import Manager
     from natsctl.client.message import Message
     from natsctl.client.messaging.feed import Start
-    from natsctl.client.messaging.messages import StoredResult
 
 Pair = tuple[str, str]
 
@@ -394,7 +393,9 @@ class LetterSource:
         message = await at(self._manager, letter.stream, letter.seq, direct=direct) if direct is not None else None
         if message is None or parse_time(message.time) > parse_time(letter.time):
             return None
-        return _failed(letter.stream, message)
+        return FailedMessage(
+            letter.stream, message.seq, message.subject, parse_time(message.time), message.body, message.headers.pairs
+        )
 
     async def copy(self, letter: DeadLetter) -> FailedMessage | None:
         """Return the message from its copy, if there is one."""
@@ -414,12 +415,6 @@ class LetterSource:
             answer = await self._manager.find_stream(stream)
             self._direct[stream] = bool(answer.value.config.allow_direct) if answer is not None else None
         return self._direct[stream]
-
-
-def _failed(stream: str, message: StoredResult) -> FailedMessage:
-    return FailedMessage(
-        stream, message.seq, message.subject, parse_time(message.time), message.body, message.headers.pairs
-    )
 
 
 async def describe(manager: Manager, letters: Sequence[DeadLetter], captures: Sequence[CaptureStream]) -> None:

@@ -342,7 +342,7 @@ def _unasked(facts: ConsumerFacts) -> Outcome:
             text = f"the maximum of {plural(limit, 'waiting pull request')} is reached: others are refused"
             return Cause(text, [f"max_waiting {limit:,}"], "use fewer clients, or a higher max_waiting")
         return f"{plural(info.num_waiting, 'pull request')} waiting"
-    if not info.num_pending or _is_recent(facts):
+    if not info.num_pending or facts.now_ns - moment(info.delivered.last_active) < RECENT_NS:
         return None
     evidence = [
         f"{_undelivered(info)}, num_waiting 0",
@@ -357,10 +357,6 @@ def _unasked(facts: ConsumerFacts) -> Outcome:
 
 def _undelivered(info: ConsumerReport) -> str:
     return f"{plural(info.num_pending, 'message', ('is', 'are'))} not delivered"
-
-
-def _is_recent(facts: ConsumerFacts) -> bool:
-    return facts.now_ns - moment(facts.consumer.delivered.last_active) < RECENT_NS
 
 
 def _unacked(facts: ConsumerFacts) -> Outcome:

@@ -110,11 +110,6 @@ def holding_name(stream: str) -> str:
     return f"{PREFIX}{name[:MAX_STREAM_BYTES].decode(errors='ignore')}-{hashlib.sha256(name).hexdigest()[:12]}"
 
 
-def is_holding(name: str) -> bool:
-    """Return whether a stream holds another one that is being replaced."""
-    return name.startswith(PREFIX)
-
-
 def is_being_replaced(config: Mapping[str, Any]) -> bool:
     """Return whether a stream accepts no messages because of a replacement, running or interrupted."""
     return any(str(subject).startswith(SUBJECTS) for subject in config.get("subjects") or ()) or bool(
@@ -222,7 +217,7 @@ class Holding:
 async def names_of(manager: Manager) -> list[str]:
     """Return the names of the holding streams of an account; none if the user may not request them."""
     try:
-        return sorted(name for name in await manager.stream_names(subject=f"{SUBJECTS}>") if is_holding(name))
+        return sorted(name for name in await manager.stream_names(subject=f"{SUBJECTS}>") if name.startswith(PREFIX))
     except NotAuthorisedError:
         return []
 

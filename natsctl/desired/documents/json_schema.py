@@ -193,7 +193,7 @@ _RANGES: Final = {"int32": (-(2**31), 2**31 - 1), "uint64": (0, UINT64_MAX)}
 def of_shape(shape: Shape) -> Schema:
     """Return the schema of a value; a struct is an object without other keys."""
     if shape.kind == "struct":
-        return of_model(shape.python)
+        return closed(properties_of(shape.python))
     if shape.kind == "list":
         return {"type": ["array", "null"], "items": present(of_shape(shape.elements()))}
     if shape.kind == "dict":
@@ -233,10 +233,6 @@ def of_choice(choices: Iterable[str]) -> Schema:
 def _any_case(word: str) -> str:
     spelled = (f"[{char.upper()}{char}]" if char.isalpha() else "[_ ]" if char == "_" else char for char in word)
     return "".join(spelled)
-
-
-def of_model(model: type[Model]) -> Schema:
-    return closed(properties_of(model))
 
 
 def properties_of(model: type[Model]) -> dict[str, Schema]:

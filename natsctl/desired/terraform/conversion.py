@@ -254,10 +254,6 @@ _MAKERS: Final[dict[str, tuple[Kind, Callable[[Config, Body, list[Fault]], Made 
 Resource = Mapping[str, Any]
 
 
-def is_state(document: Any) -> bool:
-    return isinstance(document, dict) and ("terraform_version" in document)
-
-
 def state_instances(document: Mapping[str, Any], file: str) -> Iterator[TerraformInstance]:
     """Return the JetStream resources of a state. Absent arguments have their default or zero there."""
     found = list(_shown(document)) or list(_stored(document))
@@ -403,7 +399,7 @@ def _from_state(file: Path) -> tuple[list[TerraformInstance], list[str]]:
         document = json.loads(read_bytes(file))
     except ValueError as error:
         raise UsageError(f"{file}: not JSON: {error}") from error
-    if not is_state(document):
+    if not (isinstance(document, dict) and "terraform_version" in document):
         raise UsageError(f"{file}: no state of Terraform", hint="`terraform show -json` writes one")
     return list(state_instances(document, str(file))), []
 

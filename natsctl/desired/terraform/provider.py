@@ -29,10 +29,6 @@ def seconds(value: Any) -> int:
     return number(value) * SECOND
 
 
-def many_seconds(value: Any) -> list[int]:
-    return [seconds(item) for item in list_of(value)]
-
-
 def opposite(value: Any) -> bool:
     return not flag(value)
 
@@ -185,7 +181,7 @@ CONSUMER: Final[Schema] = {
     "memory": Field("mem_storage", flag),
     "priority_policy": Field("priority_policy", text, "none", ("none", "overflow", "pinned_client", "prioritized")),
     "metadata": Field("metadata", text_map),
-    "backoff": Field("backoff", many_seconds),
+    "backoff": Field("backoff", lambda value: [seconds(item) for item in list_of(value)]),
 }
 
 _BUCKET: Final[Schema] = {

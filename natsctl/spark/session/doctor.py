@@ -189,13 +189,9 @@ def _package(name: str, least: tuple[int, ...], *, needed: bool) -> Finding:
         found = version(name)
     except PackageNotFoundError:
         return _finding(name, f"not installed{what}", state, install)
-    if _numbers(found) < least:
+    if tuple(int(part) for part in found.split(".")[:2] if part.isdigit()) < least:
         return _finding(name, f"{found}, older than {wanted}", state, install)
     return _finding(name, found)
-
-
-def _numbers(text: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in text.split(".")[:2] if part.isdigit())
 
 
 def _java(asked: str, environment: Mapping[str, str]) -> Iterator[Finding]:

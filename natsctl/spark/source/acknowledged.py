@@ -251,7 +251,7 @@ class Acknowledged:
             stored = parse_lines(bytes(self._stored.get(name, b"")))
             duplicates = parse_lines(bytes(self._duplicates.get(name, b"")))
             if len(duplicates):
-                duplicates = _without(duplicates, stored)
+                duplicates = duplicates.filter(pc.invert(pc.is_in(duplicates, value_set=stored)))
             streams[name] = Stands(pack(stored), pack(duplicates))
         return Acknowledgement(streams, repeated, self._suspects.found)
 
@@ -265,7 +265,3 @@ class Acknowledged:
     def _add(self, lines: dict[str, bytearray], stream: str, seqs: bytes) -> None:
         if seqs:
             lines.setdefault(stream, bytearray()).extend(seqs)
-
-
-def _without(seqs: pa.Int64Array, others: pa.Int64Array) -> pa.Int64Array:
-    return seqs.filter(pc.invert(pc.is_in(seqs, value_set=others)))

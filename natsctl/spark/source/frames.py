@@ -152,7 +152,7 @@ class Contents:
     def fit(self) -> bool:
         """Return whether they are as long as the sizes say."""
         rising = (pc.all(pc.less_equal(*both)).as_py() for both in pairwise(self._bounds))
-        return all(rising) and all_are(self._between(2), LINE_END)
+        return all(rising) and bool(pc.all(pc.equal(self._between(2), one_row(LINE_END)[0])).as_py())
 
     @property
     def headers(self) -> pa.BinaryArray:
@@ -177,10 +177,6 @@ def _bare(line: bytes, others: list[Message | bytes]) -> bytes:
         at = end
         others.append(frame)
     return line[at:]
-
-
-def all_are(rows: pa.BinaryArray, text: bytes) -> bool:
-    return bool(pc.all(pc.equal(rows, one_row(text)[0])).as_py())
 
 
 SMALL_BYTES: Final = 16 << 10

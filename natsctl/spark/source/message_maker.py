@@ -358,7 +358,7 @@ class MessageMaker:
         """Raise PublishError for a message that is too large, before the server ends the connection over it."""
         size = int_array([len(FIRST_LINE) + len(ID) + 4 + len(self._expected)])[0]
         for part in parts:
-            size = pc.add(size, pc.binary_length(part).fill_null(_nothing()).cast(pa.int64()))
+            size = pc.add(size, pc.binary_length(part).fill_null(int_array([0]).cast(pa.int32())[0]).cast(pa.int64()))
         if self._max_bytes and (largest := pc.max(size).as_py() or 0) > self._max_bytes:
             subject = subjects[size.to_pylist().index(largest)].as_py().decode()
             raise PublishError(f"{subject}: a message of {largest} bytes; the server takes {self._max_bytes} at most")
@@ -369,7 +369,3 @@ def subjects_regex(patterns: Sequence[str]) -> str:
     tokens = {"*": r"[^.]+", ">": r".+"}
     ways = [r"\.".join(tokens.get(token) or re.escape(token) for token in pattern.split(".")) for pattern in patterns]
     return f"^(?:{'|'.join(ways)})$" if ways else ""
-
-
-def _nothing() -> pa.Int32Scalar:
-    return int_array([0]).cast(pa.int32())[0]

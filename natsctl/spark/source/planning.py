@@ -78,7 +78,7 @@ def _pushed(each: Filter, wanted: Wanted) -> tuple[Wanted, bool]:
     if _kind(each) == "IsNotNull":
         return wanted, column in _NEVER_NULL
     values = _values(each)
-    if column == "seq" and values and all(_is_whole(value) for value in values):
+    if column == "seq" and values and all(type(value) is int for value in values):
         return _by_sequence(each, values, wanted)
     if column == "timestamp" and values and all(isinstance(value, datetime) for value in values):
         return _by_time(each, values, wanted), False
@@ -101,10 +101,6 @@ def _values(each: Filter) -> tuple[Any, ...]:
     if _kind(each) == "In":
         return tuple(item for item in value if item is not None)
     return () if value is None else (value,)
-
-
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _bounds(each: Filter, values: tuple[int, ...]) -> tuple[int | None, int | None] | None:

@@ -344,7 +344,7 @@ def row_shape(schema: StructType, options: Options, *, metadata: bool = False) -
     for column, name in zip(schema, names, strict=True):
         if name == "value":
             value_format = _format_of(column.dataType)
-        elif not _same(column.dataType, known[name]):
+        elif column.dataType.simpleString() != known[name].simpleString():  # null or not is the same
             raise OptionError(f"column {name} is {known[name].simpleString()}, not {column.dataType.simpleString()}")
         elif name == "headers" and not column.nullable:
             raise OptionError("column headers is declared NOT NULL, but is null for messages without headers")
@@ -387,8 +387,3 @@ def _format_of(kind: DataType) -> str:
     if type(kind) not in formats:
         raise OptionError(f"column value is binary or string, not {kind.simpleString()}")
     return formats[type(kind)]
-
-
-def _same(one: DataType, other: DataType) -> bool:
-    """Return whether two types hold the same, whatever may be null in them."""
-    return one.simpleString() == other.simpleString()
