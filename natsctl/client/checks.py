@@ -13,18 +13,15 @@ import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from natsctl.api.errors import ApiResponseError, NatsctlError, UnreachableError, UsageError
 from natsctl.api.headers import parse as parse_headers
 from natsctl.api.times import ZERO_TIME, parse_time
+from natsctl.client.manager import Manager
 from natsctl.client.message import NO_RESPONDERS, DryRunError, Planned
 from natsctl.client.system.reports import span_ns
 from natsctl.client.system.system_account import ServerAnswer, System
-
-if TYPE_CHECKING:
-    from natsctl.client.manager import Manager
-
 
 Limits = Mapping[str, Any]
 """Thresholds and switches by name (`lag-critical`): durations in nanoseconds, sizes in bytes."""

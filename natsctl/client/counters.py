@@ -7,21 +7,18 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from natsctl.api.errors import ApiResponseError, ErrCode, ExitCode, NatsctlError, UsageError
+from natsctl.api.requests import PubAck
 from natsctl.api.times import format_time
+from natsctl.client.manager import Manager
 from natsctl.client.message import DryRunError, Planned
 from natsctl.client.messaging import messages
 from natsctl.client.messaging.consumers import OrderedReader
 from natsctl.client.messaging.messages import StoredResult, last_on
 from natsctl.client.requests import Answer
-
-if TYPE_CHECKING:
-    from natsctl.api.requests import PubAck
-    from natsctl.client.manager import Manager
 
 INCREMENT = "Nats-Incr"
 SOURCES = "Nats-Counter-Sources"

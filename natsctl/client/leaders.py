@@ -5,15 +5,12 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from natsctl.api import endpoints
 from natsctl.api.errors import ApiResponseError, NatsctlError, UnreachableError
+from natsctl.client.manager import Manager
 from natsctl.client.message import Planned
-
-if TYPE_CHECKING:
-    from natsctl.client.manager import Manager
-
 
 WAIT_S: Final = 10.0
 """Maximum time for a new leader: elections need 4 to 9 seconds if a server is lost."""

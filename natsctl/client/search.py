@@ -173,7 +173,7 @@ class _ExpressionParser:
         self._depth += 1
         if self._depth > MAX_DEPTH:
             raise UsageError(f"--expression: nested deeper than {MAX_DEPTH}")
-        test = self._fallback()
+        test = self._joined()
         if self._took("?"):
             yes = self._choice()
             self._need(":")
@@ -183,22 +183,13 @@ class _ExpressionParser:
         self._depth -= 1
         return test
 
-    def _fallback(self) -> Node:
-        node = self._either()
-        while self._took("??"):
-            node = _or_else(node, self._either())
-        return node
-
-    def _either(self) -> Node:
-        node = self._both()
-        while self._took("||"):
-            node = _either(node, self._both())
-        return node
-
-    def _both(self) -> Node:
-        node = self._negated()
-        while self._took("&&"):
-            node = _both(node, self._negated())
+    def _joined(self, level: int = 0) -> Node:
+        if level == len(_JOINS):
+            return self._negated()
+        mark, join = _JOINS[level]
+        node = self._joined(level + 1)
+        while self._took(mark):
+            node = join(node, self._joined(level + 1))
         return node
 
     def _negated(self) -> Node:
@@ -296,12 +287,12 @@ def _or_else(one: Node, other: Node) -> Node:
     return node
 
 
-def _either(one: Node, other: Node) -> Node:
-    return lambda scope: bool(one(scope)) or bool(other(scope))
-
-
-def _both(one: Node, other: Node) -> Node:
-    return lambda scope: bool(one(scope)) and bool(other(scope))
+_JOINS: Final[tuple[tuple[str, Callable[[Node, Node], Node]], ...]] = (
+    ("??", _or_else),
+    ("||", lambda one, other: lambda scope: bool(one(scope)) or bool(other(scope))),
+    ("&&", lambda one, other: lambda scope: bool(one(scope)) and bool(other(scope))),
+)
+"""Operators between conditions, from the loosest to the tightest."""
 
 
 def _applied(apply: Callable[[Any, Any], Any], one: Node, other: Node, inverted: bool) -> Node:

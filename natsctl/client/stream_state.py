@@ -8,18 +8,15 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from natsctl.api import codec, endpoints
+from natsctl.api.answers import StreamInfoAnswer, StreamMsgGetAnswer
 from natsctl.api.errors import ApiResponseError, UnreachableError
+from natsctl.api.requests import StoredMsg
 from natsctl.api.times import parse_time
+from natsctl.client.manager import Manager
 from natsctl.client.requests import Answer, not_understood, together
-
-if TYPE_CHECKING:
-    from natsctl.api.answers import StreamInfoAnswer, StreamMsgGetAnswer
-    from natsctl.api.requests import StoredMsg
-    from natsctl.client.manager import Manager
-
 
 ALL = ">"
 _NOT_FOUND = 404

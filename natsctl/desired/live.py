@@ -7,15 +7,13 @@ import time
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from natsctl.api import endpoints
 from natsctl.api.errors import ApiResponseError, ErrCode, NotAuthorisedError
+from natsctl.client.manager import Manager
 from natsctl.client.requests import side_by_side
 from natsctl.desired.assets import AssetKey
-
-if TYPE_CHECKING:
-    from natsctl.client.manager import Manager
 
 REQUESTS_AT_ONCE: Final = 64
 """Lists of consumers that are requested concurrently."""

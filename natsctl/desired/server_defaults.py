@@ -75,6 +75,7 @@ def _of_stream(key: AssetKey, config: Mapping[str, Any]) -> Iterator[tuple[tuple
 
 Config = dict[str, Any]
 M = TypeVar("M", bound=Model)
+T = TypeVar("T")
 
 MAX_DUPLICATE_WINDOW: Final = "max_duplicate_window"
 MAX_REQUEST_BATCH: Final = "max_request_batch"
@@ -116,10 +117,13 @@ ALONE = ServerContext()
 
 def normalised(key: AssetKey, config: Mapping[str, Any], around: ServerContext = ALONE) -> Config:
     """Return the configuration as a server would keep it, unknown keys included. Raises ConfigRefusedError."""
-    written, refusal = normalised_leniently(key, config, around)
+    return _accepted(*normalised_leniently(key, config, around))
+
+
+def _accepted(settled: T, refusal: ApiError | None) -> T:
     if refusal is not None:
         raise ConfigRefusedError(refusal)
-    return written
+    return settled
 
 
 def normalised_leniently(
@@ -139,18 +143,12 @@ def normalised_leniently(
 
 def normalised_stream(key: AssetKey, raw: Config, around: ServerContext) -> StreamConfig:
     """Return the configuration of a stream as a server would keep it. Raises ConfigRefusedError."""
-    model, refusal = _stream_leniently(key, raw, around)
-    if refusal is not None:
-        raise ConfigRefusedError(refusal)
-    return model
+    return _accepted(*_stream_leniently(key, raw, around))
 
 
 def normalised_consumer(key: AssetKey, raw: Config, around: ServerContext) -> ConsumerConfig:
     """Return the configuration of a consumer as a server would keep it. Raises ConfigRefusedError."""
-    model, refusal = _consumer_leniently(key, raw, around)
-    if refusal is not None:
-        raise ConfigRefusedError(refusal)
-    return model
+    return _accepted(*_consumer_leniently(key, raw, around))
 
 
 def _stream_leniently(key: AssetKey, raw: Config, around: ServerContext) -> tuple[StreamConfig, ApiError | None]:

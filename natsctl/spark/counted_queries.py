@@ -9,14 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
+from natsctl.api.stream import StreamState
+from natsctl.client.manager import Manager
 from natsctl.client.stream_state import next_message
 from natsctl.spark.sql_tables import Catalogue, relations, tokens
-
-if TYPE_CHECKING:
-    from natsctl.api.stream import StreamState
-    from natsctl.client.manager import Manager
 
 
 class Facts(NamedTuple):

@@ -210,14 +210,10 @@ def report_of(stream: str, counts: Counts, slot_s: float, gaps: Gaps, *, payload
     """Return the report on a stream."""
     whole = next(iter(counts.of(ALL)), None)
     subjects = counts.of(SUBJECT)
-    ids = counts.of(ID)
+    names = ("messages", "bytes", "header_bytes", "first_seq", "last_seq", "with_id")
     return DeepReport(
         stream=stream,
-        messages=whole.messages if whole else 0,
-        bytes=whole.bytes if whole else 0,
-        header_bytes=whole.header_bytes if whole else 0,
-        first_seq=whole.first_seq if whole else 0,
-        last_seq=whole.last_seq if whole else 0,
+        **{name: getattr(whole, name, 0) for name in names},
         first=_time(whole.first_us) if whole else "",
         last=_time(whole.last_us) if whole else "",
         number_of_subjects=subjects[0].keys if subjects else 0,
@@ -227,8 +223,7 @@ def report_of(stream: str, counts: Counts, slot_s: float, gaps: Gaps, *, payload
         slot_s=slot_s,
         slots=_slots({int(row.key): row for row in counts.of(SLOT)}, slot_s),
         headers=[HeaderUse(key=row.key, messages=row.messages) for row in counts.of(HEADER)],
-        with_id=whole.with_id if whole else 0,
-        ids=_repeats(ids),
+        ids=_repeats(counts.of(ID)),
         payloads=_repeats(counts.of(PAYLOAD)) if payloads else None,
         gaps=gaps,
     )

@@ -17,6 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from natsctl.api.errors import NatsctlError, UsageError, file_errors
+from natsctl.api.times import parse_time
 from natsctl.client.audit.bundle import Bundle, Metadata
 
 REPORT_TYPE: Final = "io.nats.audit.v1.analysis"
@@ -306,8 +307,6 @@ def _cell(text: str) -> str:
 
 def _moment(text: str) -> str:
     """Return a time of a report in readable form, or unchanged if it is invalid."""
-    from natsctl.api.times import parse_time
-
     try:
         return datetime.fromtimestamp(parse_time(text) / 1e9, UTC).strftime("%d %b %y %H:%M +0000")
     except (ValueError, OverflowError, OSError):

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
@@ -31,11 +31,9 @@ from natsctl.client.audit.bundle import (
     Metadata,
     write_bundle,
 )
+from natsctl.client.manager import Manager
 from natsctl.client.requests import side_by_side
 from natsctl.client.system.system_account import EVERYBODY, PAGES, ServerAnswer, ServerScope, System, exchange, gather
-
-if TYPE_CHECKING:
-    from natsctl.client.manager import Manager
 
 PAGE_ENTRIES: Final = 1024
 """Entries of one page of connections, subscriptions or accounts."""

@@ -27,7 +27,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Any, Final
 
 import orjson
 
@@ -45,8 +45,6 @@ _INFO_FILE: Final = ".nsc"
 _ACCOUNTS: Final = "accounts"
 _USERS: Final = "users"
 _GITIGNORE: Final = "# ignore all nk files\n**/*.nk\n\n# ignore all creds files\n**/*.creds\n"
-
-Owned = TypeVar("Owned", bound=Entity)
 
 
 class NscStore:
@@ -151,10 +149,7 @@ class NscStore:
         return account
 
     def _claims(self, path: Path, kind: str) -> tuple[Document, str]:
-        try:
-            token = path.read_text(encoding="utf-8").strip()
-        except (OSError, UnicodeDecodeError) as failure:
-            raise StorageError(f"{path}: {getattr(failure, 'strerror', '') or failure}") from failure
+        token = _text(path).strip()
         claims = read_claims(token, kind, str(path))
         if not isinstance(claims.get("sub"), str):
             raise StorageError(f"{path}: the JWT has no subject")
@@ -165,15 +160,9 @@ class NscStore:
 
     def _key(self, public: str) -> KeyPair:
         """Return a key, with its seed where the store has it; raises StorageError for a file that holds another key."""
-        bare = parse_key(public)
+        parse_key(public)
         path = self.key_path(public)
-        try:
-            text = path.read_text(encoding="utf-8")
-        except FileNotFoundError:
-            return bare
-        except (OSError, UnicodeDecodeError) as failure:
-            raise StorageError(f"{path}: {getattr(failure, 'strerror', '') or failure}") from failure
-        found = parse_key(text, str(path))
+        found = parse_key(_text(path, missing=public), str(path))
         if found.public != public:
             raise StorageError(f"{path}: the seed belongs to another key")
         return found
@@ -223,13 +212,7 @@ class NscStore:
 
     def _check_unchanged(self, entity: Entity) -> None:
         path = self.jwt_path(entity)
-        try:
-            held = path.read_text(encoding="utf-8").strip()
-        except FileNotFoundError:
-            held = ""
-        except (OSError, UnicodeDecodeError) as failure:
-            raise StorageError(f"{path}: {getattr(failure, 'strerror', '') or failure}") from failure
-        if held != entity.stored_token:
+        if _text(path, missing="").strip() != entity.stored_token:
             raise ConflictError(f"{path} was changed by another command meanwhile; nothing was written")
 
     def _removals(self, operator: Operator) -> Iterator[FileChange]:
@@ -294,6 +277,15 @@ class NscStore:
             change.apply()
             if change.text is None:
                 _remove_empty_folders(change.path.parent, (self.stores, self.keys))
+
+
+def _text(path: Path, *, missing: str | None = None) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as failure:
+        if missing is not None and isinstance(failure, FileNotFoundError):
+            return missing
+        raise StorageError(f"{path}: {getattr(failure, 'strerror', '') or failure}") from failure
 
 
 def _is_held(lock: int) -> bool:
@@ -415,7 +407,9 @@ def _key(document: Any, place: str, public: Any) -> KeyPair:
     if not seed:
         return bare
     found = parse_key(str(seed), place)
-    return found if found.public == bare.public else _fail(f"{place}: the seed does not belong to {bare.public}")
+    if found.public != bare.public:
+        raise UsageError(f"{place}: the seed does not belong to {bare.public}")
+    return found
 
 
 def _keys(operator: Operator, document: Document, place: str) -> list[KeyPair]:
@@ -423,10 +417,6 @@ def _keys(operator: Operator, document: Document, place: str) -> list[KeyPair]:
     keys = [parse_key(str(seed), f"{place}.signingKeys", "operator", "account") for seed in seeds if seed]
     operator.added_keys += keys
     return keys
-
-
-def _fail(text: str) -> NoReturn:
-    raise UsageError(text)
 
 
 # -- import

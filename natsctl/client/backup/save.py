@@ -25,7 +25,7 @@ from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -184,14 +184,26 @@ class Sink(Protocol):
         """Forget the pieces before: another attempt begins."""
 
 
-class BackupSnapshot:
+W = TypeVar("W", bound=Sink)
+
+
+class _SaveAttempts(Generic[W]):
     def __init__(
-        self, stream: str, writer: Sink, progress: TransferProgress, options: SaveOptions, on_progress: OnProgress
+        self, stream: str, writer: W, progress: TransferProgress, options: SaveOptions, on_progress: OnProgress
     ) -> None:
         self._stream, self._writer, self._progress = stream, writer, progress
         self._options, self._on_progress = options, on_progress
         self._tried = False
-        self._format = FormatFinder()
+
+    def _begin(self) -> None:
+        if self._tried:
+            self._progress.again()
+            self._writer.restart()
+        self._tried = True
+
+
+class BackupSnapshot(_SaveAttempts[Sink]):
+    _format = FormatFinder()
 
     @property
     def version(self) -> int:
@@ -199,11 +211,8 @@ class BackupSnapshot:
 
     async def take(self, manager: Manager) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the stream's configuration and state, once all of its data is written."""
-        if self._tried:
-            self._progress.again()
-            self._writer.restart()
-            self._format = FormatFinder()
-        self._tried = True
+        self._begin()
+        self._format = FormatFinder()
         connection = manager.connection
         inbox = connection.new_inbox()
         subscription = await connection.subscribe(inbox)
@@ -299,27 +308,12 @@ async def listed_consumers(manager: Manager, stream: str) -> list[ArchivedConsum
     return consumers
 
 
-class ArchiveReplay:
+class ArchiveReplay(_SaveAttempts[BackupWriter]):
     """Reader of a stream message by message, with repeated attempts."""
-
-    def __init__(
-        self,
-        stream: str,
-        writer: BackupWriter,
-        progress: TransferProgress,
-        options: SaveOptions,
-        on_progress: OnProgress,
-    ) -> None:
-        self._stream, self._writer, self._progress = stream, writer, progress
-        self._options, self._on_progress = options, on_progress
-        self._tried = False
 
     async def take(self, manager: Manager) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the stream's configuration and state, once all of its data is written."""
-        if self._tried:
-            self._progress.again()
-            self._writer.restart()
-        self._tried = True
+        self._begin()
         info = (await manager.stream_info(self._stream)).raw
         config, said = dict(info.get("config") or {}), msgspec.convert(info.get("state") or {}, StreamState)
         self._progress.total_bytes = said.bytes

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
@@ -27,11 +27,10 @@ from natsctl.client.deadletters.capture import (
     enable,
 )
 from natsctl.client.deadletters.letters import AT_ONCE, DeadLetter, LetterSource, copy_headers, parse_advisory
+from natsctl.client.manager import Manager
+from natsctl.client.message import Message
+from natsctl.client.messaging.messages import acknowledge, publish
 from natsctl.client.requests import side_by_side
-
-if TYPE_CHECKING:
-    from natsctl.client.manager import Manager
-    from natsctl.client.message import Message
 
 EXPECTED: Final = "Nats-Expected-Last-Subject-Sequence"
 RESCAN_S: Final = 30.0
@@ -154,8 +153,6 @@ class _Copier:
         return [message async for message in pull(self._manager, self._capture.name, COPYING_CONSUMER, request)]
 
     async def _copy(self, message: Message) -> None:
-        from natsctl.client.messaging.messages import acknowledge
-
         place = acks.parse(message.reply.encode())
         entry = place.stream_seq if place is not None else 0
         letter = parse_advisory(self._capture.name, message.subject, entry, message.body)
@@ -167,8 +164,6 @@ class _Copier:
         await acknowledge(self._manager, message, wait=False)
 
     async def _outcome(self, letter: DeadLetter) -> str:
-        from natsctl.client.messaging.messages import publish
-
         message = await self._source.stored(letter)
         (subject,) = letter.copy_subjects()
         if message is None:

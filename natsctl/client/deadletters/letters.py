@@ -32,11 +32,12 @@ from natsctl.client.deadletters.capture import (
     CaptureStream,
     required_captures,
 )
+from natsctl.client.manager import Manager
+from natsctl.client.message import Message
+from natsctl.client.messaging.messages import at, last_on
 from natsctl.client.requests import side_by_side
 
 if TYPE_CHECKING:
-    from natsctl.client.manager import Manager
-    from natsctl.client.message import Message
     from natsctl.client.messaging.feed import Start
 
 Pair = tuple[str, str]
@@ -387,8 +388,6 @@ class LetterSource:
 
     async def stored(self, letter: DeadLetter) -> FailedMessage | None:
         """Return the message in its stream; None if it does not exist, or is a newer one of a stream made again."""
-        from natsctl.client.messaging.messages import at
-
         direct = await self.allows_direct(letter.stream)
         message = await at(self._manager, letter.stream, letter.seq, direct=direct) if direct is not None else None
         if message is None or parse_time(message.time) > parse_time(letter.time):
@@ -399,8 +398,6 @@ class LetterSource:
 
     async def copy(self, letter: DeadLetter) -> FailedMessage | None:
         """Return the message from its copy, if there is one."""
-        from natsctl.client.messaging.messages import last_on
-
         for subject in letter.copy_subjects() if letter.capture in self._copies else ():
             if (copy := await last_on(self._manager, letter.capture, subject, direct=True)) is not None:
                 try:

@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
@@ -28,11 +28,10 @@ from natsctl.client.deadletters.letters import (
     letters_in,
     replay_headers,
 )
+from natsctl.client.manager import Manager
 from natsctl.client.message import DryRunError, Planned
+from natsctl.client.messaging.messages import publish
 from natsctl.client.requests import side_by_side
-
-if TYPE_CHECKING:
-    from natsctl.client.manager import Manager
 
 _CONSUMED: Final = ("workqueue", "interest")
 """Retention policies under which a message is removed when its consumers are done with it."""
@@ -132,8 +131,6 @@ class _Replayer:
         await side_by_side(self._one, groups, AT_ONCE)
 
     async def _one(self, letters: Letters) -> None:
-        from natsctl.client.messaging.messages import publish
-
         last = letters[-1]
         stored = await self._source.stored(last)
         message = stored or await self._first_copy(letters)

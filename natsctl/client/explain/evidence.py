@@ -8,25 +8,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
 from natsctl.api import endpoints
+from natsctl.api.answers import ConsumerInfoAnswer, StreamInfoAnswer
+from natsctl.api.consumer import ConsumerInfo
 from natsctl.api.errors import ApiResponseError, ErrCode, NotAuthorisedError, UnreachableError
+from natsctl.api.requests import StoredMsg
+from natsctl.api.stream import ClusterInfo, StreamInfo
 from natsctl.api.times import is_zero, parse_time
 from natsctl.api.units import format_duration, plural
 from natsctl.client.explain.explanation import Cause
+from natsctl.client.manager import Manager
 from natsctl.client.stream_state import next_message
 
-if TYPE_CHECKING:
-    from natsctl.api.answers import ConsumerInfoAnswer, StreamInfoAnswer
-    from natsctl.api.consumer import ConsumerInfo
-    from natsctl.api.requests import StoredMsg
-    from natsctl.api.stream import ClusterInfo, StreamInfo
-    from natsctl.client.manager import Manager
-
-    StreamReport = StreamInfo | StreamInfoAnswer
-    ConsumerReport = ConsumerInfo | ConsumerInfoAnswer
-
+StreamReport = StreamInfo | StreamInfoAnswer
+ConsumerReport = ConsumerInfo | ConsumerInfoAnswer
 MAX_FILTERS: Final = 32
 """Most filters of a consumer that are looked up one by one."""
 ALL: Final = ">"

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
+from natsctl.api.consumer import ConsumerInfo
 from natsctl.api.consumer_config import filters_of
 from natsctl.api.errors import UNAVAILABLE_CODES, ApiResponseError, NatsctlError, NotAuthorisedError, UsageError
+from natsctl.api.stream import StreamInfo, StreamSource, SubjectTransform
 from natsctl.api.subject_transform import SubjectMapping, TransformError
 from natsctl.api.subjects import has_wildcard, is_valid_subject, matches, overlaps
 from natsctl.api.units import plural
@@ -17,12 +19,8 @@ from natsctl.client.account import user_info
 from natsctl.client.buckets import KV, OBJECTS, kind_of
 from natsctl.client.explain.evidence import permitted
 from natsctl.client.explain.explanation import Cause, Explanation, is_selected, listed, near_misses
+from natsctl.client.manager import Manager
 from natsctl.client.system.system_account import System, in_system_account
-
-if TYPE_CHECKING:
-    from natsctl.api.consumer import ConsumerInfo
-    from natsctl.api.stream import StreamInfo, StreamSource, SubjectTransform
-    from natsctl.client.manager import Manager
 
 MAX_STREAMS: Final = 20
 """Max storing streams with consumers that are listed."""

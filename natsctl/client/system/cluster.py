@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from natsctl.api.errors import NatsctlError, UnreachableError, UsageError
 from natsctl.client.leaders import hand_over, peers_of
+from natsctl.client.manager import Manager
 from natsctl.client.message import DryRunError, Planned
 from natsctl.client.requests import patiently
 from natsctl.client.system.reports import Row, listed, span_ns
 from natsctl.client.system.system_account import ALL, ServerAnswer, ServerScope, System, gather
-
-if TYPE_CHECKING:
-    from natsctl.client.manager import Manager
 
 STEP_DOWN = "$JS.API.META.LEADER.STEPDOWN"
 REMOVE = "$JS.API.SERVER.REMOVE"

@@ -12,16 +12,14 @@ import functools
 import json
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from natsctl.api.catalogue import ApiError
 from natsctl.api.errors import ApiResponseError, NatsctlError, NotAuthorisedError, ProtocolError, UnreachableError
 from natsctl.client.connection import Connection
+from natsctl.client.manager import Manager
 from natsctl.client.message import NO_RESPONDERS, DryRunError, Message, Planned
 from natsctl.client.requests import list_in, number_in, parse_object, side_by_side
-
-if TYPE_CHECKING:
-    from natsctl.client.manager import Manager
 
 
 @dataclass(frozen=True, slots=True)

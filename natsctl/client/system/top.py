@@ -8,20 +8,17 @@ import socket
 import time
 from collections import deque
 from collections.abc import Hashable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from natsctl.api.errors import UsageError
 from natsctl.api.times import format_time
+from natsctl.client.connection import Subscription
+from natsctl.client.manager import Manager
 from natsctl.client.requests import parse_object
 from natsctl.client.system.reports import Row, server_of
 from natsctl.client.system.system_account import ServerAnswer, System
-
-if TYPE_CHECKING:
-    from natsctl.client.connection import Subscription
-    from natsctl.client.manager import Manager
-
 
 SORTS = (
     "cid", "start", "subs", "pending", "msgs_to", "msgs_from", "bytes_to", "bytes_from", "last", "idle", "uptime",

@@ -185,7 +185,7 @@ class Execution:
             unheard_of = failure_of(UnreachableError("interrupted before its answer came"))
             return result_of(change, Status.FAILED, error=unheard_of, elapsed=self._clock_ns() - begun)
         elapsed = self._clock_ns() - begun
-        result = result_of(change, Status.DONE, detail=done.detail, warnings=done.warnings, elapsed=elapsed)
+        result = result_of(change, Status.DONE, detail=done.detail, warnings=list(done.warnings), elapsed=elapsed)
         result.by_others = done.by_others
         return result
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import StrEnum
+from typing import Any
 
 from msgspec import field
 
@@ -119,28 +120,9 @@ def outcome_of(results: Sequence[Result], unchanged: int, elapsed: int, ended: s
     return Outcome(results=list(results), summary=counts, ended=ended)
 
 
-def result_of(
-    change: Change,
-    status: Status,
-    *,
-    detail: str = "",
-    because: str = "",
-    error: Failure | None = None,
-    warnings: Sequence[str] = (),
-    elapsed: int = 0,
-) -> Result:
-    return Result(
-        action=change.action,
-        kind=change.kind,
-        stream=change.stream,
-        consumer=change.consumer,
-        status=status,
-        detail=detail,
-        because=because,
-        error=error,
-        warnings=list(warnings),
-        elapsed=elapsed,
-    )
+def result_of(change: Change, status: Status, **rest: Any) -> Result:
+    of = {name: getattr(change, name) for name in ("action", "kind", "stream", "consumer")}
+    return Result(**of, status=status, **rest)
 
 
 _AGAIN = "it is not known whether it was done; apply again: completed changes are recognized"

@@ -9,12 +9,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from natsctl.api.errors import UsageError
+from natsctl.api.stream import StreamConfig
 from natsctl.spark.files.file_export import BASE64
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
-
-    from natsctl.api.stream import StreamConfig
 
 
 HEADERS: Final = "array<struct<key: string, value: binary>>"

@@ -62,14 +62,9 @@ def encode_offsets(offsets: Offsets) -> dict[str, Any]:
     for name in sorted(offsets):
         position = offsets[name]
         streams[name] = {"seq": position.seq, "created": position.created}
-        if position.since is not None:
-            streams[name]["since"] = position.since
-        if position.known is not None:
-            streams[name]["known"] = position.known
-        if position.gone:
-            streams[name]["gone"] = position.gone
-        if position.cuts is not None:
-            streams[name]["cuts"] = list(position.cuts)
+        cuts = None if position.cuts is None else list(position.cuts)
+        more = {"since": position.since, "known": position.known, "gone": position.gone or None, "cuts": cuts}
+        streams[name] |= {key: value for key, value in more.items() if value is not None}
     return {"v": VERSION, "streams": streams}
 
 
