@@ -232,9 +232,8 @@ def type_of(answer: type[Model]) -> str:
     return str(answer.__struct_config__.tag)
 
 
-def stream_info_answer(info: StreamInfo, page: Paged | None = None) -> StreamInfoAnswer:
+def stream_info_answer(info: StreamInfo, page: Paged) -> StreamInfoAnswer:
     """Return the answer of STREAM.INFO for `info`; `page` is the page of its subjects."""
-    page = page or Paged()
     answer = StreamInfoAnswer(total=page.total, offset=page.offset, limit=page.limit)
     for name in info.__struct_fields__:
         setattr(answer, name, getattr(info, name))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime, time, timedelta
 from typing import Final
 from urllib.parse import urlsplit
@@ -78,13 +78,11 @@ def contains(wide: str, narrow: str) -> bool:
 class Containers:
     """Subjects, to find the ones that contain another one in the sense of `contains`."""
 
-    def __init__(self, subjects: Iterable[str] = ()) -> None:
+    def __init__(self) -> None:
         self._index: SubjectIndex[int] = SubjectIndex()
         self.subjects: list[str] = []
         self.compared = 0
         """Subjects that `related` has compared: its cost."""
-        for subject in subjects:
-            self.add(subject)
 
     def add(self, subject: str) -> None:
         """Add one more."""

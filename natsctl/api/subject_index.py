@@ -348,9 +348,9 @@ class PatternSet:
 
     __slots__ = ("_index", "patterns")
 
-    def __init__(self, patterns: Iterable[bytes] = ()) -> None:
+    def __init__(self) -> None:
         self._index: SubjectIndex[bytes] | None = None
-        finish(self.fill(patterns))
+        self.patterns: tuple[bytes, ...] = ()
 
     def fill(self, patterns: Iterable[bytes]) -> Steps[None]:
         """Set the patterns of an empty set."""

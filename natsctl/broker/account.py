@@ -62,7 +62,6 @@ class Traffic(msgspec.Struct):
     out_bytes: int = 0
 
     def add(self, session: Session) -> None:
-        """Count one connection's traffic in."""
         self.in_msgs += session.in_msgs
         self.in_bytes += session.in_bytes
         self.out_msgs += session.out_msgs
@@ -290,7 +289,6 @@ class Account:
                 return
 
     def _answer_unreceived(self, session: Session, subject: bytes, run: PublishRun) -> None:
-        """Answer messages that nobody receives."""
         if session.no_responders and run.has_replies:
             for _, its_subject, reply, _, _ in run.ops():
                 if reply:

@@ -21,7 +21,7 @@ from natsctl.broker.auth.credentials import Delegation, Grant, LoginRefusal
 from natsctl.broker.auth.login import ACCOUNT_FULL
 from natsctl.broker.broker_options import BrokerOptions, Rng
 from natsctl.broker.deferred_work import SLICE_NS, LongWork
-from natsctl.broker.event_listener import EventListener, NullListener
+from natsctl.broker.event_listener import EventListener
 from natsctl.broker.imports.account_config import GLOBAL_ACCOUNT, UNLIMITED, AccountConfig
 from natsctl.broker.imports.account_imports import AccountImports, ImportChain, ImportChange
 from natsctl.broker.imports.import_plan import ImportPlan, Problem
@@ -132,7 +132,7 @@ class Broker:
         self.clock = clock
         self.rng = rng
         self.secret_rng = secret_rng or rng
-        """Random source of nonces and reply subjects: the next must not be guessable from those before."""
+        """Rng source of nonces and reply subjects: the next must not be guessable from those before."""
         self.options = options or BrokerOptions()
         self.server_id = self.options.server_id or make_server_id(rng)
         self.server_name = self.options.server_name or self.server_id
@@ -184,7 +184,7 @@ class Broker:
 
     def _set_callbacks(self) -> None:
         """Set callbacks that the shell and the services of logins replace."""
-        self.event_listener: EventListener = NullListener()
+        self.event_listener = EventListener()
         self.log_info: Callable[[str], None] = _do_nothing
         """Called with notices about the server for an operator."""
         self.log_warning: Callable[[str], None] = _do_nothing

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 import msgspec
@@ -13,13 +14,16 @@ from natsctl.wire.ops import Limits
 
 
 class Rng(Protocol):
-    """The part of random.Random that the broker draws from."""
+    """The part of random.Random that broker and JetStream draw from."""
 
     def random(self) -> float:
         """Return a number from 0 up to, not including, 1."""
 
     def getrandbits(self, k: int, /) -> int:
         """Return a number of `k` random bits."""
+
+    def choices(self, population: Sequence[str], *, k: int) -> list[str]:
+        """Return `k` of `population`, each time any of them."""
 
 
 class WebSocketListener(msgspec.Struct):

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from natsctl.broker.auth.credentials import LoginRefusal
     from natsctl.broker.session import Session
 
 
-class EventListener(Protocol):
-    """Listener to the events of connections; it must not close sessions."""
+class EventListener:
+    """Listener to the events of connections that ignores them; no listener may close sessions."""
 
     def connected(self, session: Session) -> None:
         """Handle a client after its CONNECT was accepted."""
@@ -20,16 +20,3 @@ class EventListener(Protocol):
 
     def disconnected(self, session: Session) -> None:
         """Handle the end of a connection; its `close_reason` and `stop_ns` are set."""
-
-
-class NullListener:
-    __slots__ = ()
-
-    def connected(self, session: Session) -> None:
-        pass
-
-    def refused(self, session: Session, refusal: LoginRefusal) -> None:
-        pass
-
-    def disconnected(self, session: Session) -> None:
-        pass

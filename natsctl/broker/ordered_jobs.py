@@ -19,8 +19,6 @@ AT_ONCE_COST: Final = 512
 
 
 class OrderedJobs:
-    """The jobs of one broker that have not ended."""
-
     def __init__(self, long_work: LongWork) -> None:
         """Continue jobs as part of `long_work`, in its order."""
         self._long_work = long_work

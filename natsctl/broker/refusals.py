@@ -39,7 +39,6 @@ def refuse_reply(session: Session, reply: bytes) -> str:
 
 
 def refuse_subscription(session: Session, subject: bytes, queue: bytes, sid: bytes) -> None:
-    """Report that subscribing to `subject` is not allowed."""
     text, number = quoted(subject), sid.decode("utf-8", "replace")
     if queue:
         group = quoted(queue)

@@ -64,8 +64,6 @@ class Walk(NamedTuple):
 
 
 class Routes:
-    """The routing table of one account."""
-
     __slots__ = (
         "_all_wide", "_by_ack_prefix", "_by_nodes", "_by_prefix", "_by_stem", "_cost", "_leaving", "_walks",
         "_wild_tokens", "exact", "subs", "walks", "wide",

@@ -315,7 +315,6 @@ class Session:
             self.close(CloseReason.SLOW_CONSUMER_PENDING_BYTES, "Slow Consumer")
 
     def count_slow_consumer(self) -> None:
-        """Count a client that does not read."""
         self.broker.slow_consumers += 1
         self.account.slow_consumers += 1
 
@@ -372,7 +371,6 @@ class Session:
         self.close(CloseReason.AUTHENTICATION_TIMEOUT, "Authentication Timeout")
 
     def count_stale(self) -> None:
-        """Count a connection with a silent peer."""
         self.broker.stale_connections += 1
 
     def tick(self) -> None:

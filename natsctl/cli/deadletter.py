@@ -56,7 +56,6 @@ from natsctl.client.deadletters.replay import replay as replay_letters
 from natsctl.client.message import DryRunError
 
 if TYPE_CHECKING:
-    from natsctl.cli.render.page import Page
     from natsctl.client.explain.message import MessageExplanation
     from natsctl.client.manager import Manager
 

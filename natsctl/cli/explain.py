@@ -18,7 +18,6 @@ from natsctl.cli.render.page import Page
 from natsctl.cli.render.text import safe
 
 if TYPE_CHECKING:
-    from natsctl.cli.render.page import Page
     from natsctl.client.explain.explanation import Explanation
     from natsctl.client.manager import Manager
 

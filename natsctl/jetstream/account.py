@@ -39,13 +39,11 @@ from natsctl.store.steps import Steps, finish
 from natsctl.store.stream import StreamStore
 
 if TYPE_CHECKING:
-    from natsctl.api.account import AccountLimits
     from natsctl.broker.account import Account
     from natsctl.broker.deferred_work import LongWork
     from natsctl.jetstream.endpoints.dispatcher import Dispatcher
     from natsctl.jetstream.engine import Engine
     from natsctl.jetstream.engine_options import DurableChange
-    from natsctl.jetstream.streams.stream import Stream
 
 
 class Quota:
@@ -102,6 +100,8 @@ class Quota:
 
 class ServerUsage:
     """Bytes of messages in all streams of one storage type; `limit` below 0: none."""
+
+    __slots__ = ("_changed", "full", "limit", "used")
 
     def __init__(self, limit: int, changed: Callable[[], None]) -> None:
         """Call `changed` whenever `full` turned."""

@@ -28,9 +28,9 @@ from natsctl.api.times import ZERO_TIME, format_time
 from natsctl.api.units import MINUTE
 
 if TYPE_CHECKING:
+    from natsctl.broker.broker_options import Rng
     from natsctl.jetstream.consumers.consumer import Consumer
     from natsctl.jetstream.engine import Engine
-    from natsctl.jetstream.engine_options import EngineRng
 
 
 _DIGITS: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -90,7 +90,7 @@ class ConsumerAdvisories:
             account.publish(subject, b"", b"", body)
 
 
-def nuid(rng: EngineRng, length: int = _NUID_LENGTH) -> str:
+def nuid(rng: Rng, length: int = _NUID_LENGTH) -> str:
     """Return a random name of `length` base62 digits."""
     return "".join(rng.choices(_DIGITS, k=length))
 

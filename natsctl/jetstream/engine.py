@@ -36,7 +36,6 @@ from natsctl.jetstream.endpoints.templates import FOLDER as TEMPLATES
 from natsctl.jetstream.engine_options import (
     ClockWatch,
     DurableChange,
-    EngineRng,
     JetStreamOptions,
     OpenBatches,
     RequestFaults,
@@ -50,6 +49,7 @@ from natsctl.store.stream import StreamStore
 
 if TYPE_CHECKING:
     from natsctl.broker.account import Account
+    from natsctl.broker.broker_options import Rng
 
 _NOUNS: Final = ("STREAM", "CONSUMER", "DIRECT", "META", "SERVER", "ACCOUNT")
 _BUCKETS: Final = ("$KV", "$OBJ")
@@ -147,7 +147,7 @@ class Engine:
         store: Store,
         broker: Broker,
         clock: Clock,
-        rng: EngineRng,
+        rng: Rng,
         options: JetStreamOptions | None = None,
         notice: Callable[[str], None] = ignore_notice,
     ) -> None:

@@ -7,14 +7,13 @@ expire a little later.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
 from natsctl.api.account import AccountLimits
 from natsctl.api.times import Clock
-from natsctl.broker import broker_options
 
 if TYPE_CHECKING:
     from natsctl.store.errors import StoreError
@@ -101,13 +100,6 @@ class OpenBatches:
         self.atomic = 0
         self.fast = 0
         self.staged_bytes = 0
-
-
-class EngineRng(broker_options.Rng, Protocol):
-    """The part of random.Random that JetStream draws from."""
-
-    def choices(self, population: Sequence[str], *, k: int) -> list[str]:
-        """Return `k` of `population`, each time any of them."""
 
 
 class Runnable(Protocol):

@@ -13,7 +13,7 @@ import errno
 import socket
 import ssl
 from collections.abc import Coroutine
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import SplitResult, unquote_to_bytes, urljoin, urlsplit
 
 import h11
@@ -37,14 +37,11 @@ class HttpError(OSError):
         return str(self.args[0])
 
 
-class HttpAnswer:
-    __slots__ = ("body", "location", "reason", "status")
-
-    def __init__(self, status: int, reason: str, location: str, body: bytes) -> None:
-        self.status = status
-        self.reason = reason
-        self.location = location
-        self.body = body
+class HttpAnswer(NamedTuple):
+    status: int
+    reason: str
+    location: str
+    body: bytes
 
 
 async def request(
@@ -157,7 +154,6 @@ async def _answer(connection: h11.Connection, reader: asyncio.StreamReader, max_
             if len(body) > max_bytes:
                 raise HttpError(f"the answer is longer than {max_bytes} bytes")
         elif isinstance(event, h11.EndOfMessage):
-            answer.body = bytes(body)
-            return answer
+            return answer._replace(body=bytes(body))
         elif isinstance(event, h11.ConnectionClosed):
             raise HttpError("EOF")

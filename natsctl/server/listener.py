@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import ssl
 import struct
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
@@ -250,17 +249,15 @@ class TransportEndpoint:
         host: str,
         port: int,
         factory: Callable[[], asyncio.Protocol],
-        context: ssl.SSLContext | None = None,
         sock: socket.socket | None = None,
     ) -> None:
-        """Prepare to listen on `host`:`port`; `factory` makes one protocol a connection, under TLS with `context`.
+        """Prepare to listen on `host`:`port`; `factory` makes one protocol a connection.
 
         `sock` is a socket that listens there already.
         """
         self._host = host
         self._port = port
         self._factory = factory
-        self._context = context
         self._socket = sock
         self._server: asyncio.Server | None = None
 
@@ -276,9 +273,7 @@ class TransportEndpoint:
     async def start(self) -> None:
         self.bind()
         assert self._socket is not None
-        self._server = await asyncio.get_running_loop().create_server(
-            self._factory, sock=self._socket, backlog=BACKLOG, ssl=self._context
-        )
+        self._server = await asyncio.get_running_loop().create_server(self._factory, sock=self._socket, backlog=BACKLOG)
 
     def stop_accepting(self) -> None:
         if self._server is not None:

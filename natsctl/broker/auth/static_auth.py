@@ -165,7 +165,6 @@ class StaticAuthenticator:
 
     @property
     def required(self) -> bool:
-        """False if clients without credentials are accepted."""
         return self._hidden or not self._no_auth_user
 
     @property
@@ -174,7 +173,6 @@ class StaticAuthenticator:
 
     @property
     def default(self) -> Grant | None:
-        """Grant of a client without credentials."""
         user = self._nkeys.get(self._no_auth_user) or self._users.get(self._no_auth_user)
         return _grant(user) if user and not user.proxy_required and not self._proxied else None
 

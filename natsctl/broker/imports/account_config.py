@@ -109,8 +109,6 @@ class ConnectionLimits(msgspec.Struct, frozen=True):
 
 
 class AccountConfig(msgspec.Struct, frozen=True):
-    """The whole configuration of one account."""
-
     name: str
     jetstream: AccountLimits | None = None
     exports: tuple[StreamExport | ServiceExport, ...] = ()

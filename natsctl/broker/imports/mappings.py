@@ -204,7 +204,6 @@ class Mappings:
         return [self._mappings[place] for place in sorted(self._index.matching(subject))]
 
     def sources(self) -> list[bytes]:
-        """Return the patterns of mapped subjects."""
         return [shares[0][1].src.encode() for shares in self._mappings]
 
     def apply(self, subject: bytes) -> bytes:

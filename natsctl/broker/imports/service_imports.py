@@ -163,26 +163,15 @@ _DIGITS: Final = 6
 """Random digits of an account's prefix, and of each request. Source: nats-server."""
 
 
-class PendingRequest:
-    __slots__ = ("export", "reply", "requester", "sample", "service", "since_ns", "subject")
-
-    def __init__(
-        self,
-        subject: bytes,
-        requester: AccountImports,
-        reply: bytes,
-        service: tuple[str, str],
-        export: ServiceExport,
-        since_ns: int,
-    ) -> None:
-        self.subject = subject
-        self.requester = requester
-        self.reply = reply
-        self.service = service
-        self.export = export
-        self.since_ns = since_ns
-        self.sample: Sample | None = None
-        """Latency sample if measured, until it is published."""
+class PendingRequest(msgspec.Struct, eq=False):
+    subject: bytes
+    requester: AccountImports
+    reply: bytes
+    service: tuple[str, str]
+    export: ServiceExport
+    since_ns: int
+    sample: Sample | None = None
+    """Latency sample if measured, until it is published."""
 
 
 class ResponseRecipient(RoutedSubscription):

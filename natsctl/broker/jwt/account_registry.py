@@ -74,8 +74,6 @@ class JwtStore(Resolver, Protocol):
 
 
 class MemoryResolver:
-    """The JWTs that configuration lists."""
-
     def __init__(self, preload: Mapping[str, str]) -> None:
         self._preload = dict(preload)
 

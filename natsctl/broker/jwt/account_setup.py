@@ -183,8 +183,6 @@ def imports_in_effect(
 
 
 class ExportIndex:
-    """The exports of one account by kind."""
-
     def __init__(self) -> None:
         self._exports: dict[str, list[Export]] = {}
         self._subjects: dict[str, Containers] = {}

@@ -73,8 +73,6 @@ def may_be_asked(grant: Grant) -> bool:
 
 
 class ConfiguredTerms:
-    """The terms of a callout that the configuration asks for."""
-
     def __init__(self, settings: CalloutSettings, exists: Callable[[str], bool]) -> None:
         """`exists` returns whether there is an account of a name."""
         self._settings = settings

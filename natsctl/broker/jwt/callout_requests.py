@@ -202,7 +202,6 @@ class Callouts:
         self._broker.jobs.add(self._judging(session, question, payload))
 
     def _judging(self, session: Session, question: _Question, payload: bytes) -> Steps[None]:
-        """Decide a login by a response."""
         try:
             if not _waits(session, question):
                 return

@@ -47,8 +47,6 @@ UNRULED_INTEREST: Final = (b"$LDS.", b"$GR.", b"_GR_.")
 
 
 class Direction:
-    """Allow and deny of one direction."""
-
     __slots__ = ("_known", "allow", "deny")
 
     def __init__(self) -> None:
@@ -143,7 +141,6 @@ def rule_patterns(rules: Iterable[str]) -> Steps[PatternSet]:
 
 
 def rule_sets(rules: SubjectRules | SubjectLists) -> Steps[tuple[PatternSet | None, PatternSet]]:
-    """Return the allowed and the denied subjects of rules."""
     allow = None if rules.allow is None else (yield from rule_patterns(rules.allow))
     return allow, (yield from rule_patterns(rules.deny or ()))
 

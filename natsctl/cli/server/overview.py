@@ -29,8 +29,6 @@ from natsctl.client.system.system_account import ServerAnswers, ServerNotFoundEr
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from natsctl.cli.render.plot import Series
-
 
 SCOPE = (
     Flag("--host", TEXT, "host", "only the server of this name, id or host", aliases=("--name",)),

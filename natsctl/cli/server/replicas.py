@@ -30,7 +30,6 @@ from natsctl.client.system.system_account import ServerAnswer, ServerScope, Syst
 
 if TYPE_CHECKING:
     from natsctl.client.system.replicas import Replica
-    from natsctl.client.system.system_account import ServerAnswer
 
 R = TypeVar("R", bound="Replica")
 

@@ -28,6 +28,8 @@ _LATER_TOKENS: Final = 2
 
 
 class ConsumerRouter:
+    __slots__ = ("_account", "_acks", "_held", "_requests", "_subs")
+
     def __init__(self, account: Account) -> None:
         """Subscribe once for all future consumers."""
         self._requests: dict[bytes, Handler] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from msgspec import Raw
 from msgspec.structs import replace
@@ -44,13 +44,10 @@ class PendingAnswer:
 PENDING: Final = PendingAnswer()
 
 
-class Uncounted:
+class Uncounted(NamedTuple):
     """An error answer that nats-server counts among the good ones."""
 
-    __slots__ = ("error",)
-
-    def __init__(self, error: ApiError) -> None:
-        self.error = error
+    error: ApiError
 
 
 class RefusedRequestError(Exception):

@@ -45,8 +45,7 @@ from natsctl.wire.server_url import ServerUrl
 if TYPE_CHECKING:
     from natsctl.broker.leaf.leaf_nodes import SolicitedLink
     from natsctl.server.leaf.nodes import LeafShell
-    from natsctl.server.options import LeafRemoteOptions, TlsOptions
-    from natsctl.wire.server_url import ServerUrl
+    from natsctl.server.options import TlsOptions
 
 LinkMaker = Callable[[str, int, str, bool], "SolicitedLink"]
 """Called with host, port, kind of transport, and whether TLS is under it."""

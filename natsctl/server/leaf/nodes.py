@@ -27,9 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from natsctl.broker.session import Session
-    from natsctl.server.shell import Shell
     from natsctl.server.tls.connection import SecuredConnection
-    from natsctl.server.tls.contexts import ListenerTls
 
 
 class LeafShell:

@@ -70,7 +70,6 @@ class Log:
         debug: bool = False,
         trace: bool = False,
         quiet: bool = False,
-        utc: bool = False,
         size_limit: int = 0,
         max_files: int = 0,
     ) -> None:
@@ -82,7 +81,7 @@ class Log:
         self._file: TextIO | None = _opened(path) if path else None
         self._prefix = f"[{os.getpid()}] "
         self._with_time = with_time
-        self._utc = utc
+        self._utc = False
         self._size_limit = size_limit
         self._max_files = max_files
         self._syslog: Syslog | None = None

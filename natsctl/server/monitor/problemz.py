@@ -161,16 +161,14 @@ def problems(server: ServerInstance) -> Iterator[ServerProblem | None]:
             yield None if consumer.config.direct or consumer.stopped else _of_consumer(consumer)
 
 
-def _usage(
-    kind: str, what: str, used: int, most: int, share: float, account: str = "", stream: str = ""
-) -> ServerProblem | None:
+def _usage(kind: str, what: str, used: int, most: int, share: float, account: str = "") -> ServerProblem | None:
     """Return the problem of a number of bytes near or above its limit; negative means no limit."""
     if most < 0 or used < share * most or not used:
         return None
     level = "error" if used >= most else "warning"
     full = ": new messages are refused" if used >= most else ""
     text = f"{what}: {format_size(used)} of {format_size(most)}{_percent(used, most)} used{full}"
-    return ServerProblem(level, kind, text, account, stream, weight=_permille(used, most))
+    return ServerProblem(level, kind, text, account, weight=_permille(used, most))
 
 
 def _percent(used: int, most: int) -> str:

@@ -29,9 +29,7 @@ from natsctl.server.options import OcspCacheOptions, ServerOptions
 from natsctl.server.tls.contexts import ListenerTls, TlsFileError
 
 if TYPE_CHECKING:
-    from natsctl.api.times import Clock
     from natsctl.server.log.lines import Log
-    from natsctl.server.options import OcspCacheOptions
     from natsctl.server.system.account import OcspEvents
 
 FILE_NAME: Final = "cache.json"

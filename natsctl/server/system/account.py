@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from natsctl.api.codec import encode
 from natsctl.api.times import format_time
-from natsctl.broker.event_listener import NullListener
+from natsctl.broker.event_listener import EventListener
 from natsctl.broker.imports.account_config import GLOBAL_ACCOUNT
 from natsctl.broker.info import server_info
 from natsctl.broker.timers import NEVER_NS
@@ -304,7 +304,7 @@ OWN_SUBJECTS: Final = {
 """Requests that any account may send, answered with its own data."""
 
 
-class SystemAccount:
+class SystemAccount(EventListener):
     """The requests and events of one server; the broker's listener for connections."""
 
     def __init__(self, server: ServerInstance, wake: Callable[[], None], reload: ReloadCall) -> None:
@@ -401,7 +401,7 @@ class SystemAccount:
         if not self._stopped:
             self._announce("SHUTDOWN")
             self._stopped = True
-            self._broker.event_listener = NullListener()
+            self._broker.event_listener = EventListener()
 
     def _announce(self, what: str) -> None:
         subject = f"$SYS.SERVER.{self._broker.server_id}.{what}".encode()
