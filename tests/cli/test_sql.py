@@ -71,8 +71,9 @@ def test_a_query_from_a_file_and_none_at_all(natsctl: Run, orders: None, tmp_pat
     ],
 )
 def test_spark_is_told_how_much_there_is_to_read(
-    natsctl: Run, orders: None, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], messages: int
+    natsctl: Run, orders: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Any, words: tuple[str, ...], messages: int
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     assert natsctl("str", "add", "OTHER", "--subjects", "other", "--defaults").code == 0
     for _ in range(2):
         assert natsctl("pub", "other", "x", "--wait", "-q").code == 0

@@ -300,12 +300,12 @@ def mounted(kind: str, image: Path, folder: Path) -> Iterator[Path]:
 
 
 def unmount(folder: Path) -> None:
-    """Unmount a folder, as soon as a loop device that was just let go of is no more; by force where it stays busy."""
+    """Unmount a folder once its loop device has closed; by force if it stays busy, which ends the Recorder too."""
     for _ in range(UNMOUNT_ATTEMPTS):
         if not subprocess.run(["umount", str(folder)], stderr=subprocess.DEVNULL).returncode:
             return
         time.sleep(0.05)
-    subprocess.run(["umount", "-l", str(folder)], check=True)
+    subprocess.run(["umount", "-f", "-l", str(folder)], check=True)
 
 
 @contextlib.contextmanager

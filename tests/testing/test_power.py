@@ -1,6 +1,7 @@
 """Power failures rebuilt from the writes of a block device, and the store on a real file system that meets them."""
 
 import random
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from unittest import mock
@@ -10,7 +11,7 @@ import pytest
 from natsctl.native import lib
 from natsctl.store.file_commit import Append
 from tests.support.native_threads import NativeThreads
-from tests.support.power_failures import Write, able, fail_disk, fail_power, image_after
+from tests.support.power_failures import Write, able, fail_disk, fail_power, image_after, session_on
 from tests.support.store_model import Violation
 from tests.support.store_mutations import MUTATIONS
 
@@ -44,6 +45,15 @@ def test_what_was_flushed_is_there_and_what_was_not_may_be(tmp_path: Path) -> No
 @real
 def test_no_promise_is_broken_on_ext4(tmp_path: Path) -> None:
     assert fail_power("ext4", 1, 8, tmp_path) > 100
+
+
+@real
+@pytest.mark.timeout(60)
+def test_a_session_that_fails_with_its_store_open_ends(tmp_path: Path) -> None:
+    with pytest.raises(Violation, match="planted"), session_on("ext4", 1, tmp_path) as (session, _):
+        session.work()
+        raise Violation("planted")
+    assert "natsctl-blocks" not in {thread.name for thread in threading.enumerate()}
 
 
 @real
