@@ -16,7 +16,7 @@ import pytest
 
 from natsctl import native
 from natsctl.testing.process import Kind, ServerProcess
-from tests.support import forkserver, tiers
+from tests.support import forkserver, spark_starts, tiers
 
 SPARK = Path(__file__).parent / "spark"
 """Tests in it that ask for it share a session of Spark: a start takes 17 s of CPU."""
@@ -156,7 +156,7 @@ def homes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture(autouse=True)
-def own_home(homes: Iterator[Path], monkeypatch: pytest.MonkeyPatch) -> Path:
+def own_home(request: pytest.FixtureRequest, homes: Iterator[Path], monkeypatch: pytest.MonkeyPatch) -> Path:
     """No test reads or writes the user's contexts, data folder or environment, or is as wide as their terminal."""
     for name in ("COLUMNS", "NATS_URL", "NATS_CONTEXT", "NATS_USER", "NATS_PASSWORD", "NATS_CREDS", "NATS_TOKEN"):
         monkeypatch.delenv(name, raising=False)
@@ -166,4 +166,6 @@ def own_home(homes: Iterator[Path], monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(home / ".config"))
     monkeypatch.setenv("XDG_DATA_HOME", str(home / ".local" / "share"))
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    if request.node.get_closest_marker("spark") and SPARK / "session" not in request.path.parents:
+        monkeypatch.setenv("XDG_CACHE_HOME", str(spark_starts.CACHE_HOME))
     return home

@@ -16,6 +16,7 @@ from natsctl.spark.source.handshake import ServerSettings
 from natsctl.spark.source.jetstream_api import JetStreamApi
 from natsctl.spark.source.link import Link
 from natsctl.testing.process import ServerProcess
+from tests.support import spark_starts
 from tests.support.servers import server, started
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ def _no_contexts(folder: Path) -> Iterator[None]:
         for name in [name for name in os.environ if name.startswith("NATS_")]:
             patch.delenv(name)
         patch.setenv("XDG_CONFIG_HOME", str(folder / "config"))
+        patch.setenv("XDG_CACHE_HOME", str(spark_starts.CACHE_HOME))
         yield
 
 

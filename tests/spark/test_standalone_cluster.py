@@ -18,8 +18,8 @@ from typing import Any, Final
 
 import pytest
 
-from natsctl.spark.session.spark_options import QUICK
 from natsctl.testing.process import ServerProcess
+from tests.support import spark_starts
 from tests.support.kill_loop import api
 from tests.support.raw_client import RawClient
 from tests.support.spark_cluster import Gate, StandaloneCluster
@@ -31,12 +31,6 @@ MESSAGES: Final = 22_000
 """Enough for two tasks of a read."""
 HOLD_AFTER_BYTES: Final = 300_000
 """What a task reads or writes until it waits: a part of its messages, and more than the driver's requests need."""
-SETTINGS: Final = {
-    "spark.executor.memory": "512m",
-    "spark.executor.extraJavaOptions": " ".join(QUICK),
-    "spark.driver.extraJavaOptions": " ".join(QUICK),
-}
-CONF: Final = tuple(word for key, value in SETTINGS.items() for word in ("--conf", f"{key}={value}"))
 ROWS: Final = [[number, *map(bytes.decode, published(number))] for number in range(1, MESSAGES + 1)]
 
 pytestmark = [
@@ -76,12 +70,24 @@ NOT_FOUND: Final = (
 PAGE: Final = Path(__file__).parents[2] / "docs" / "spark-where.md"
 PROJECT: Final = {
     "spark-pipeline.yml": "name: copy\nstorage: storage\nlibraries: [{{glob: {{include: copy.sql}}}}]\n",
-    "natsctl.yml": "streams: [SPARK_IN]\nsinks: {{SPARK_OUT: {{from: copies}}}}\nmaster: {url}\n"
-    f"conf: {{{json.dumps(SETTINGS)}}}\n",
+    "natsctl.yml": "streams: [SPARK_IN]\nsinks: {{SPARK_OUT: {{from: copies}}}}\nmaster: {url}\nconf: {conf}\n",
     "copy.sql": "CREATE STREAMING TABLE kept AS SELECT seq, subject, string(value) AS value FROM STREAM SPARK_IN;\n"
     "CREATE TEMPORARY VIEW copies AS\n"
     "SELECT replace(subject, 'in.', 'out.') AS subject, value, string(seq) AS msgId FROM STREAM kept;\n",
 }
+
+
+def settings() -> dict[str, str]:
+    options = " ".join(spark_starts.java_options())
+    return {
+        "spark.executor.memory": "512m",
+        "spark.executor.extraJavaOptions": options,
+        "spark.driver.extraJavaOptions": options,
+    }
+
+
+def conf() -> list[str]:
+    return [word for key, value in settings().items() for word in ("--conf", f"{key}={value}")]
 
 
 class Jobs:
@@ -185,21 +191,21 @@ def jobs(cluster: StandaloneCluster, filled: str, tmp_path: Path) -> Jobs:
 
 
 def test_a_program_reads_and_writes_though_spark_looks_for_formats_in_a_python_without_natsctl(jobs: Jobs) -> None:
-    submit = [str(jobs.cluster.home / "bin" / "spark-submit"), "--master", jobs.cluster.url, *CONF]
+    submit = [str(jobs.cluster.home / "bin" / "spark-submit"), "--master", jobs.cluster.url, *conf()]
     output = jobs.run_program(*submit, "--conf", f"spark.pyspark.driver.python={sys.executable}")
     assert NOT_FOUND in output
     assert NOT_FOUND in PAGE.read_text().replace("\n", " ")
 
 
 def test_sql_on_a_cluster(jobs: Jobs) -> None:
-    answer = jobs.natsctl("sql", QUERY, "--limit", "0", "-j", "--master", jobs.cluster.url, *CONF)
+    answer = jobs.natsctl("sql", QUERY, "--limit", "0", "-j", "--master", jobs.cluster.url, *conf())
     assert rows_of(json.loads(answer)) == ROWS
 
 
 def test_export_on_a_cluster(jobs: Jobs, tmp_path: Path) -> None:
     from pyarrow import parquet
 
-    jobs.natsctl("stream", "export", SOURCE, str(tmp_path / "files"), "--master", jobs.cluster.url, *CONF)
+    jobs.natsctl("stream", "export", SOURCE, str(tmp_path / "files"), "--master", jobs.cluster.url, *conf())
     rows = parquet.read_table(tmp_path / "files").to_pylist()
     assert rows_of({**row, "value": row["value"].decode()} for row in rows) == ROWS
 
@@ -208,7 +214,7 @@ def test_a_pipeline_on_a_cluster(jobs: Jobs, tmp_path: Path) -> None:
     from pyarrow import parquet
 
     for name, text in PROJECT.items():
-        (tmp_path / name).write_text(text.format(url=jobs.cluster.url))
+        (tmp_path / name).write_text(text.format(url=jobs.cluster.url, conf=json.dumps(settings())))
     jobs.natsctl("pipeline", "run", str(tmp_path), "--once")
     rows = parquet.read_table(tmp_path / "tables" / "kept").to_pylist()
     assert rows_of(rows) == ROWS
@@ -217,7 +223,7 @@ def test_a_pipeline_on_a_cluster(jobs: Jobs, tmp_path: Path) -> None:
 
 @pytest.mark.skipif(find_spec("grpc") is None, reason="the extra `pipelines` is not installed")
 def test_spark_connect_on_a_cluster(jobs: Jobs) -> None:
-    with jobs.cluster.connect_server(*CONF) as place:
+    with jobs.cluster.connect_server(*conf()) as place:
         output = jobs.run_program(sys.executable, remote=[place])
         answer = jobs.natsctl("sql", QUERY, "--limit", "0", "-j", "--remote", place)
     assert NOT_FOUND in output

@@ -26,8 +26,8 @@ from typing import Final, Literal, Self
 from urllib.parse import urlsplit
 
 from natsctl.spark.session.installation import choose_java, installed_spark, java_home, quick_home
-from natsctl.spark.session.spark_options import QUICK
 from natsctl.spark.session.virtual_machine import Launch
+from tests.support import spark_starts
 from tests.support.spark_kills import command_line, descendants
 
 START_WITHIN_S: Final = 240.0
@@ -151,7 +151,8 @@ class StandaloneCluster:
     def _start(self, name: str, kind: Literal["Master", "Worker"], *words: str) -> _Daemon:
         entry = f"org.apache.spark.deploy.{kind.lower()}.{kind}"
         main = [entry, "--host", "127.0.0.1", "--port", "0", "--webui-port", "0", *words]
-        launch = Launch(self._java, quick_home(self._spark), ["-Xmx256m", *QUICK], {}, self._environment())
+        options = ["-Xmx256m", *spark_starts.java_options()]
+        launch = Launch(self._java, quick_home(self._spark), options, {}, self._environment())
         return _Daemon(launch.command(main), self._environment(), self.folder / f"{name}.log")
 
     def _environment(self) -> dict[str, str]:
@@ -165,6 +166,7 @@ class StandaloneCluster:
             "SPARK_LOCAL_DIRS": str(self.folder),
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_SCALA_VERSION": self._spark.scala,  # which Spark's scripts would look for in its folders
+            "XDG_CACHE_HOME": str(spark_starts.CACHE_HOME),
             "XDG_CONFIG_HOME": str(self.folder / "config"),
         }
 

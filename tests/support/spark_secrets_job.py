@@ -12,7 +12,8 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from natsctl.spark.session.spark_options import QUICK, SECRET_OPTIONS
+from natsctl.spark.session.spark_options import SECRET_OPTIONS
+from tests.support.spark_starts import java_options
 
 PAGES = ("jobs/", "stages/", "environment/", "executors/", "SQL/", "StreamingQuery/")
 ANSWERS = ("environment", "jobs", "stages", "sql?details=true&planDescription=true&length=100", "allexecutors")
@@ -35,8 +36,8 @@ def main() -> int:
     settings: dict[str, bool | float | int | str | None] = {
         "spark.master": "local-cluster[1,1,512]",
         "spark.executor.memory": "512m",
-        "spark.driver.extraJavaOptions": " ".join(QUICK),
-        "spark.executor.extraJavaOptions": " ".join(QUICK),
+        "spark.driver.extraJavaOptions": " ".join(java_options()),
+        "spark.executor.extraJavaOptions": " ".join(java_options()),
         "spark.eventLog.enabled": "true",
         "spark.eventLog.compress": "false",
         "spark.eventLog.dir": str(out / "events"),

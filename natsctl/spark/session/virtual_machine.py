@@ -188,12 +188,14 @@ def archive_path(java: Java, home: SparkHome, caches: Path | None = None) -> Pat
     return (caches or cache_folder()) / f"classes-{home.version}-java{java.major}-{key}.jsa"
 
 
-def class_data_options(java: Java, home: SparkHome, before: Sequence[str] = ()) -> list[str]:
+def class_data_options(
+    java: Java, home: SparkHome, before: Sequence[str] = (), caches: Path | None = None
+) -> list[str]:
     """Return the Java options for the archive, if there is one; Java ignores one that does not fit."""
-    archive = archive_path(java, home)
+    archive = archive_path(java, home, caches)
     if before or not archive.is_file():
         return []
-    base = base_path(java)
+    base = base_path(java, caches)
     used = [path for path in (base, archive) if path.is_file()]
     for path in used:
         os.utime(path)
