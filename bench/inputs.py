@@ -797,11 +797,15 @@ async def permitted_logins(peers: Peers, count: int) -> None:
         await client.close()
 
 
-async def at_once(peers: Peers, address: str, count: int, data: bytes, *, greeted: bool) -> None:
+async def at_once(peers: Peers, address: str, count: int, data: bytes, *, greeted: bool, login: bytes = b"") -> None:
     """Send the same on many connections while the server stands still, and read its answers."""
     parts = urlsplit(address)
     opened = [await asyncio.open_connection(parts.hostname, parts.port, limit=1 << 20) for _ in range(count)]
     if greeted:
+        await asyncio.gather(*(reader.readline() for reader, _ in opened))
+    if login:
+        for _, writer in opened:
+            writer.write(login)
         await asyncio.gather(*(reader.readline() for reader, _ in opened))
     os.kill(peers.pid, signal.SIGSTOP)
     for _, writer in opened:
@@ -853,6 +857,13 @@ async def publishers_at_once(peers: Peers, count: int) -> None:
     """Publish on many connections, 5,000 messages on each."""
     data = b'CONNECT {"verbose":false}\r\n' + b"PUB s.x 0\r\n\r\n" * 5_000 + b"PING\r\n"
     await at_once(peers, peers.url, count, data, greeted=True)
+
+
+@sized("connections: publishers at once, logged in", 10, 100, 500)
+async def clients_publish_at_once(peers: Peers, count: int) -> None:
+    """Publish on many connections of clients, 5,000 messages on each."""
+    login = b'CONNECT {"verbose":false}\r\nPING\r\n'
+    await at_once(peers, peers.url, count, b"PUB s.x 0\r\n\r\n" * 5_000 + b"PING\r\n", greeted=True, login=login)
 
 
 LEAF_PORT: Final = free_port()
