@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -31,6 +31,7 @@ from natsctl.cli.server.report import (
 )
 from natsctl.client.account import overview, own_answers
 from natsctl.client.certificates import Certificate, chain
+from natsctl.client.system.system_account import ServerAnswers
 
 UNLIMITED = "unlimited"
 
@@ -152,10 +153,6 @@ def render_chain(certificates: Sequence[Certificate], ocsp: bool) -> Page:
             section.row("OCSP Responders", listed(certificate.ocsp) or "none")
             section.row("Must Staple", yes(certificate.must_staple))
     return page
-
-
-if TYPE_CHECKING:
-    from natsctl.client.system.system_account import ServerAnswers
 
 
 NOT_ENABLED = (ErrCode.NOT_ENABLED_FOR_ACCOUNT, ErrCode.NOT_ENABLED)

@@ -28,7 +28,7 @@ from natsctl.cli.framework.flags import (
     choice,
     flagged,
 )
-from natsctl.cli.framework.live import progress
+from natsctl.cli.framework.live import Tracker, progress
 from natsctl.cli.framework.parameters import Argument, Option, as_usage_error
 from natsctl.cli.framework.resolve import suggesting
 from natsctl.cli.framework.session import Session
@@ -39,7 +39,6 @@ from natsctl.cli.render.text import safe
 from natsctl.client.bench.load import DEFAULT_BUCKET, DEFAULT_CONSUMER, DEFAULT_STREAM, Load
 
 if TYPE_CHECKING:
-    from natsctl.cli.framework.live import Tracker
     from natsctl.client.bench.report import Report
     from natsctl.client.manager import Manager
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from msgspec import UNSET, UnsetType, field
 
@@ -17,6 +17,7 @@ from natsctl.cli.framework.live import progress
 from natsctl.cli.framework.parameters import Argument, Option
 from natsctl.cli.framework.prompts import prompt_name
 from natsctl.cli.framework.resolve import did_you_mean, suggesting
+from natsctl.cli.framework.session import Session
 from natsctl.cli.render.text import count, safe
 from natsctl.client.leaders import (
     WAIT_S,
@@ -29,9 +30,6 @@ from natsctl.client.leaders import (
     plan_spread,
 )
 from natsctl.client.message import DryRunError
-
-if TYPE_CHECKING:
-    from natsctl.cli.framework.session import Session
 
 Preferred = Annotated[str, Option("--preferred", metavar="SERVER", help="the server that should lead")]
 Wait = Annotated[float | None, length_option("--wait", help="maximum wait for a new leader [10s]")]

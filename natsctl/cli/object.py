@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from operator import attrgetter
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Any
+from typing import IO, Annotated, Any
 
 from msgspec import UNSET, UnsetType, field
 
@@ -72,10 +72,7 @@ from natsctl.client.object_store import Meta, ObjectBucket, ObjectNotFoundError,
 from natsctl.client.object_store import get as get_object
 from natsctl.client.object_store import put as put_object
 from natsctl.client.object_store import watch as watch_objects
-
-if TYPE_CHECKING:
-    from natsctl.client.requests import Answer
-
+from natsctl.client.requests import Answer
 
 OBJECT_FLAGS: tuple[Flag, ...] = (
     DESCRIPTION,

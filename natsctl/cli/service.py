@@ -28,7 +28,7 @@ from natsctl.cli.render.page import Page, Section
 from natsctl.cli.render.tables import Table, render_table
 from natsctl.cli.render.text import ago, count, safe, when
 from natsctl.client import services
-from natsctl.client.message import DryRunError, Planned
+from natsctl.client.message import DryRunError, Message, Planned
 from natsctl.client.messaging.messages import Outgoing
 from natsctl.client.messaging.request_reply import ReplyLimits, ask
 from natsctl.client.services import (
@@ -46,7 +46,6 @@ from natsctl.client.services import endpoint as find
 
 if TYPE_CHECKING:
     from natsctl.client.manager import Manager
-    from natsctl.client.message import Message
 
 
 _STATS = ("ID", "Endpoint", "Requests", "Queue Group", "Errors", "Processing Time", "Average Time")

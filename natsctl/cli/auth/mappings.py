@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Final
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Final
 
 import msgspec
 
@@ -20,12 +21,7 @@ from natsctl.cli.render.page import Page
 from natsctl.cli.render.text import count, safe
 from natsctl.client.auth.account_claims import add_mapping, mappings_of, read_mappings, remove_mapping, set_mapping
 from natsctl.client.auth.claims import Document
-from natsctl.client.auth.operators import EntityNotFoundError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from natsctl.client.auth.operators import ManagedAccount
+from natsctl.client.auth.operators import EntityNotFoundError, ManagedAccount
 
 
 class MappingDestination(msgspec.Struct):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from natsctl.api.errors import ConflictError, NatsctlError, UsageError, file_errors
 from natsctl.api.jwt_claims import OperatorClaims
@@ -24,12 +24,9 @@ from natsctl.cli.render.text import safe
 from natsctl.client.atomic_file import PRIVATE, atomic_write
 from natsctl.client.auth.claims import add_tags, put, remove_tags
 from natsctl.client.auth.keys import KeyPair, find_key
-from natsctl.client.auth.nsc_store import backup_of, imported, restored
+from natsctl.client.auth.nsc_store import NscStore, backup_of, imported, restored
 from natsctl.client.auth.operators import Entity, Operator, new_operator
 from natsctl.client.message import DryRunError, Planned
-
-if TYPE_CHECKING:
-    from natsctl.client.auth.nsc_store import NscStore
 
 
 class StoredKey(Model, kw_only=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
@@ -35,10 +35,8 @@ from natsctl.cli.render.auth import add_user_limits
 from natsctl.cli.render.page import Page
 from natsctl.cli.render.text import count, safe
 from natsctl.client.auth.account_claims import CONNECTION_TYPES, new_scope
-
-if TYPE_CHECKING:
-    from natsctl.client.auth.claims import Document
-    from natsctl.client.auth.operators import ManagedAccount
+from natsctl.client.auth.claims import Document
+from natsctl.client.auth.operators import ManagedAccount
 
 
 def _connections(text: str) -> list[str]:

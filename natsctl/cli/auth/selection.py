@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from collections.abc import Sequence
+from typing import Annotated, NamedTuple
 
 from natsctl.api.errors import UsageError
 from natsctl.cli.framework.consent import can_ask
 from natsctl.cli.framework.parameters import Argument, Option
 from natsctl.cli.framework.prompts import prompt_name
+from natsctl.cli.framework.session import Session
 from natsctl.client.auth.nsc_store import NscStore
+from natsctl.client.auth.operators import ManagedAccount, Operator
 from natsctl.client.message import DryRunError, Planned
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from natsctl.cli.framework.session import Session
-    from natsctl.client.auth.operators import ManagedAccount, Operator
 
 OperatorFlag = Annotated[
     str | None, Option("--operator", metavar="OPERATOR", help="the operator [the selected one, else the only one]")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any
 
 from natsctl.api.errors import UsageError
 from natsctl.api.subjects import is_valid_name
@@ -27,12 +28,8 @@ from natsctl.client.auth.account_claims import (
 )
 from natsctl.client.auth.claims import Document, put
 from natsctl.client.auth.keys import kind_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from natsctl.client.auth.nsc_store import NscStore
-    from natsctl.client.auth.operators import ManagedAccount, Operator
+from natsctl.client.auth.nsc_store import NscStore
+from natsctl.client.auth.operators import ManagedAccount, Operator
 
 Subject = Annotated[str, Argument(metavar="SUBJECT", help="the subject")]
 EntryName = Annotated[str, Argument(metavar="NAME", help="a name for it")]

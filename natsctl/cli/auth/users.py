@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from natsctl.api.errors import ConflictError, UsageError
 from natsctl.api.jwt_claims import UserClaims
@@ -37,10 +37,8 @@ from natsctl.cli.framework.verbs import verb
 from natsctl.cli.render.auth import render_user, render_users
 from natsctl.cli.render.text import safe
 from natsctl.client.auth.claims import put
+from natsctl.client.auth.nsc_store import NscStore
 from natsctl.client.auth.operators import ManagedAccount, ManagedUser
-
-if TYPE_CHECKING:
-    from natsctl.client.auth.nsc_store import NscStore
 
 DEFAULT_PAYLOAD = 1048576
 """Largest message of a user that is made without --payload."""

@@ -36,18 +36,16 @@ from natsctl.cli.framework.resolve import live_consumer, pick_stream, suggesting
 from natsctl.cli.framework.session import Session
 from natsctl.cli.messaging.bodies import received, show_message
 from natsctl.cli.messaging.subscribe import STARTS
-from natsctl.cli.render.message import message_document, render_next
+from natsctl.cli.render.message import ReceivedMessage, message_document, render_next
 from natsctl.cli.render.text import safe
-from natsctl.client.message import DryRunError, Planned
+from natsctl.client.message import DryRunError, Message, Planned
 from natsctl.client.messaging.consumers import MAX_BATCH, GroupPlace, PullOptions, pushed, take
 from natsctl.client.messaging.feed import Start, ordered_reader, widest
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping
 
-    from natsctl.cli.render.message import ReceivedMessage
     from natsctl.client.manager import Manager
-    from natsctl.client.message import Message
 
 
 class Delivered(Model):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from msgspec import field, to_builtins
 
@@ -31,11 +31,13 @@ from natsctl.cli.framework.session import Session
 from natsctl.cli.render.plans import render_losses, render_plan, render_result, render_summary
 from natsctl.cli.render.text import safe
 from natsctl.client.backup.transfer import RetryingManager, mute
+from natsctl.client.manager import Manager
 from natsctl.client.message import DryRunError
 from natsctl.desired.apply import CONCURRENCY
 from natsctl.desired.apply.apply import ApplyOptions, apply_plan, check_allowed, preview
 from natsctl.desired.apply.holding_stream import names_of
 from natsctl.desired.apply.results import Outcome, Result, Summary
+from natsctl.desired.assets import DocumentSet
 from natsctl.desired.live import read_live_state
 from natsctl.desired.plan import (
     Plan,
@@ -47,11 +49,6 @@ from natsctl.desired.plan import (
     saved_document,
 )
 from natsctl.desired.planner import PlanOptions
-
-if TYPE_CHECKING:
-    from natsctl.client.manager import Manager
-    from natsctl.desired.assets import DocumentSet
-
 
 BAR_FROM = 20
 """The number of changes above which a bar shows the progress at a terminal."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from natsctl.cli.desired.export import WriteFlags, write
 from natsctl.cli.desired.sources import DocumentFlags
@@ -13,10 +13,7 @@ from natsctl.cli.framework.parameters import Argument, Option
 from natsctl.cli.framework.session import Session
 from natsctl.cli.framework.verbs import verb
 from natsctl.cli.render.text import safe
-
-if TYPE_CHECKING:
-    from natsctl.desired.assets import DocumentSet
-
+from natsctl.desired.assets import DocumentSet
 
 _ANSWER = (
     "natsctl.desired.export:PlainDocument|natsctl.desired.export:TypedDocument[]"

@@ -19,7 +19,7 @@ from natsctl.cli.framework.resolve import did_you_mean, is_match
 from natsctl.cli.framework.session import Session
 from natsctl.cli.render.text import safe
 from natsctl.client.message import DryRunError
-from natsctl.desired.assets import AssetKey
+from natsctl.desired.assets import AssetKey, DocumentSet
 from natsctl.desired.documents.files import (
     file_names,
     is_folder,
@@ -32,7 +32,6 @@ from natsctl.desired.documents.files import (
 
 if TYPE_CHECKING:
     from natsctl.client.manager import Manager
-    from natsctl.desired.assets import DocumentSet
     from natsctl.desired.export import ExportedAsset, Exporter
     from natsctl.desired.live import LiveState
 

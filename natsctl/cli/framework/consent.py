@@ -22,13 +22,12 @@ from collections.abc import Sequence
 from natsctl.api.errors import UsageError
 from natsctl.cli.framework import output
 from natsctl.cli.render.text import body_text, safe
-from natsctl.client.message import pairs_of
+from natsctl.client.message import DryRunError, HeaderLike, Planned, pairs_of
 from natsctl.hints import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from natsctl.api.update_losses import Loss
     from natsctl.cli.framework.session import Session
-    from natsctl.client.message import DryRunError, HeaderLike, Planned
 
 
 FORCE: Final = "--force (-f)"

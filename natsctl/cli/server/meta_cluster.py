@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Sequence
+from typing import Annotated, Any
 
 import msgspec
 
@@ -47,10 +48,6 @@ from natsctl.client.system.cluster import (
     send_away,
 )
 from natsctl.client.system.system_account import ServerScope
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 
 _CONNECTIONS = (
     Flag("--account", TEXT, "acc", "only connections of this account"),

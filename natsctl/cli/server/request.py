@@ -6,7 +6,7 @@ import base64
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -41,10 +41,7 @@ from natsctl.cli.server.overview import (
     suggesting_server,
 )
 from natsctl.cli.server.report import HEALTH, STATES, for_answers, place_state
-from natsctl.client.system.system_account import System
-
-if TYPE_CHECKING:
-    from natsctl.client.system.system_account import ServerAnswer
+from natsctl.client.system.system_account import ServerAnswer, System
 
 
 class Profile(msgspec.Struct):

@@ -20,16 +20,14 @@ from natsctl.cli.render.server_reports import WATCHED_ACCOUNTS, WATCHED_JETSTREA
 from natsctl.cli.render.tables import Column, Reverse, Sort, render_sheet
 from natsctl.cli.server.overview import SCOPE, scope_of
 from natsctl.cli.server.report import readable_answers, top
-from natsctl.client.system.reports import account_totals
-from natsctl.client.system.system_account import System
+from natsctl.client.system.reports import Row, account_totals
+from natsctl.client.system.system_account import ServerAnswers, System
 from natsctl.client.system.top import ApiCounts, Rates, account_rows, server_rows
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from natsctl.client.manager import Manager
-    from natsctl.client.system.reports import Row
-    from natsctl.client.system.system_account import ServerAnswers
 
 
 class Activity(msgspec.Struct):

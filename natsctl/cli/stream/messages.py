@@ -7,12 +7,14 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from natsctl.api import headers
 from natsctl.api.answers import StreamInfoAnswer, StreamMsgGetAnswer, StreamPurgeAnswer
 from natsctl.api.errors import ApiResponseError, ErrCode, UsageError
 from natsctl.api.model import Model
+from natsctl.api.requests import StoredMsg
+from natsctl.api.stream import StreamState
 from natsctl.api.subjects import subject_fault
 from natsctl.api.units import format_size, parse_length, plural
 from natsctl.cli.framework import output
@@ -29,11 +31,6 @@ from natsctl.cli.stream.remove import StreamNames, chosen_streams, has_pattern, 
 from natsctl.client.message import DryRunError, Message
 from natsctl.client.requests import Answer
 from natsctl.client.stream_state import Purge, PurgeEffect, next_answer, purge_effect, sequence_at
-
-if TYPE_CHECKING:
-    from natsctl.api.requests import StoredMsg
-    from natsctl.api.stream import StreamState
-
 
 Sequence = Annotated[int | None, Argument(metavar="SEQ", help="the message's sequence", min=1)]
 
