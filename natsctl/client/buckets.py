@@ -51,7 +51,6 @@ class BucketKind(NamedTuple):
         return self.prefix + bucket
 
     def bucket_of(self, stream: str) -> str:
-        """Return the bucket of a stream that `is_mine`."""
         return stream.removeprefix(self.prefix)
 
     def is_mine(self, stream: str) -> bool:

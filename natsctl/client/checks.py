@@ -73,7 +73,6 @@ class MonitoringCheck:
         return CheckStatus.WARNING if self.warning else CheckStatus.OK
 
     def measure(self, name: str, value: float, help: str, unit: str = "") -> None:
-        """Record a value that has no thresholds."""
         self.metrics.append(CheckMetric(name, value, help, unit))
 
     def compare(
@@ -107,7 +106,6 @@ class MonitoringCheck:
             self.ok.append(text)
 
     def require(self, condition: bool, held: str, broken: str) -> None:
-        """Report `held`, or `broken` as critical."""
         (self.ok if condition else self.critical).append(held if condition else broken)
 
 
@@ -128,7 +126,6 @@ def seconds(limits: Limits, name: str) -> float | None:
 
 
 def active(limits: Limits, name: str) -> bool:
-    """Return whether a threshold is given and not zero."""
     value = limits.get(name)
     return value is not None and value > 0
 

@@ -138,7 +138,6 @@ class Contexts:
         return writes
 
     def unselect(self) -> list[FileChange]:
-        """Return the files that make no context the selected one."""
         before = self.selected()
         writes = [_change(self._folder / "context.txt", None)]
         return [*writes, _change(self._folder / "previous-context.txt", before)] if before else writes

@@ -33,7 +33,6 @@ class ClusterAsset(NamedTuple):
         return f"natsctl con info {self.stream} {self.consumer}" if self.consumer else f"natsctl str info {self.stream}"
 
     async def evacuate(self, manager: Manager, peer: str) -> Mapping[str, Any]:
-        """Request that its copy on a server moves to another one; returns the answer."""
         if self.consumer:
             return (await manager.consumer_evacuate(self.stream, self.consumer, peer)).raw
         return (await manager.stream_evacuate(self.stream, peer)).raw

@@ -288,7 +288,6 @@ class Manager:
 
 
 def _field(config: Any, name: str) -> str:
-    """Return a text field of a model or of a plain object, "" if missing."""
     value = config.get(name) if isinstance(config, dict) else getattr(config, name, None)
     return value or ""
 

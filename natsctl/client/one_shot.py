@@ -192,7 +192,6 @@ class PlainConnection:
         return StartedWork(work)
 
     async def end(self, tasks: Iterable[StartedWork[Any]]) -> None:
-        """Give up started work."""
         for task in tasks:
             task.cancel()
 

@@ -339,7 +339,6 @@ class Requests:
             yield self._texts(endpoint, page.get(key) or ())
 
     def _texts(self, endpoint: ApiEndpoint, names: Iterable[Any]) -> list[str]:
-        """Return the names that are texts; others are left out."""
         for name in names:
             if not isinstance(name, str):
                 self.connection.received.leave_out(f"a name on {endpoint.name} is not understood: {name!r:.40}")

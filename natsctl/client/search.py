@@ -428,7 +428,6 @@ def _idle(least_ns: int, now_ns: int) -> ConsumerTest:
 
 
 def _pinned(info: Info) -> bool:
-    """Return whether every priority group has its pinned client."""
     groups = (info.get("config") or {}).get("priority_groups") or ()
     pinned = {group.get("group") for group in info.get("priority_groups") or () if group.get("pinned_client_id")}
     return bool(groups) and set(groups) <= pinned

@@ -245,7 +245,6 @@ class EchoService:
             await end_tasks(tasks)
 
     def _verbs(self) -> list[tuple[str, Handle]]:
-        """Return the subjects of its own PING, INFO and STATS, and their handlers."""
         identity = {name: getattr(self.info, name) for name in ("name", "id", "version", "metadata")}
         answers: dict[str, Callable[[], msgspec.Struct]] = {
             PING: lambda: ServicePing(**identity),
@@ -275,7 +274,6 @@ class EchoService:
 
 
 async def _serve(connection: Connection, subscription: Subscription, handle: Handle) -> None:
-    """Answer every message of a subscription that asks for an answer."""
     async for message in subscription:
         body, headers = handle(message)
         if message.reply:

@@ -96,7 +96,6 @@ async def count_from(manager: Manager, stream: str, subject: str, seq: int) -> i
 
 
 async def _below(manager: Manager, live: Answer[StreamInfoAnswer], seq: int) -> int:
-    """Return how many messages are below `seq`."""
     state = live.value.state
     deleted: list[int] = []
     if state.num_deleted:

@@ -137,7 +137,6 @@ def is_adopted(config: Mapping[str, Any]) -> bool:
 
 
 def is_protected(config: Mapping[str, Any]) -> bool:
-    """Return whether an asset may be neither removed nor replaced."""
     return _metadata(config).get(PROTECT) == "true"
 
 

@@ -124,7 +124,6 @@ def _must_yield(changes: Mapping[AssetKey, Change], key: AssetKey) -> bool:
 
 
 def is_beyond(limits: Mapping[str, Any], consumer: Mapping[str, Any]) -> bool:
-    """Return whether a consumer exceeds the limits for consumers of its stream."""
     return any(0 < int(most or 0) < int(consumer.get(name) or 0) for name, most in limits.items() if name in LIMITED)
 
 
@@ -167,13 +166,11 @@ def _handed_over(changes: Mapping[AssetKey, Change]) -> Iterator[tuple[AssetKey,
 
 
 def given_up(change: Change) -> set[str]:
-    """Return the subjects that an asset has now and not afterwards."""
     before, after = _had(change), change.config
     return set() if not before else _subjects(before, change) - (_subjects(after, change) if after else set())
 
 
 def taken(change: Change) -> set[str]:
-    """Return the subjects that an asset does not have now and has afterwards."""
     before, after = _had(change), change.config
     return set() if not after else _subjects(after, change) - (_subjects(before, change) if before else set())
 
@@ -193,12 +190,10 @@ def _subjects(config: Mapping[str, Any], change: Change) -> set[str]:
 
 
 def subjects_taken(changes: Mapping[AssetKey, Change]) -> set[str]:
-    """Return all subjects that streams are about to take."""
     return {subject for key, change in changes.items() if not key.consumer for subject in taken(change)}
 
 
 def refuse_clashes(changes: Mapping[AssetKey, Change], live_state: LiveState) -> None:
-    """Refuse changes that give a stream subjects of another stream."""
     if not subjects_taken(changes):
         return
     kept: SubjectIndex[str] = SubjectIndex()

@@ -409,7 +409,6 @@ class Differ:
         return [f"it will have nothing for what these consumers filter: {', '.join(left)}"] if left else []
 
     def _filters(self, stream: str) -> Iterator[tuple[str, list[str]]]:
-        """Yield the consumers of a stream that will have filters, with these."""
         if not self._consumers:
             for key in dict.fromkeys([*self.live_state.assets, *self.wanted.wanted]):
                 self._consumers[key.stream].append(key)

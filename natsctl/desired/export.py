@@ -158,7 +158,6 @@ def _aim(key: AssetKey, config: Config, settle: Settle) -> Config:
 
 
 def shape_for(key: AssetKey) -> Shape:
-    """Return the shape of an asset's configuration."""
     return shape_of(ConsumerConfig if key.consumer else StreamConfig)
 
 

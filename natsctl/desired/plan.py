@@ -136,7 +136,6 @@ def _are_objects(value: Any) -> bool:
 
 
 def same(key: str, old: Any, new: Any) -> bool:
-    """Return whether two values of a field mean the same."""
     if old == new or (not old and not new):
         return True
     if key in SETS and isinstance(old, list) and isinstance(new, list):

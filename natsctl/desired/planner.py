@@ -39,12 +39,10 @@ ALWAYS_REMOVABLE: Final = 10
 
 
 def default_max_removals(assets: int) -> int:
-    """Return the number of assets of an account that may be removed at a time by default."""
     return max(ALWAYS_REMOVABLE, assets // 10)
 
 
 def make_plan(wanted: DocumentSet, live_state: LiveState, options: PlanOptions = DEFAULT) -> Plan:
-    """Return the plan that makes an account match documents."""
     judge = Differ(
         wanted,
         live_state,

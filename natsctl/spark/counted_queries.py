@@ -171,7 +171,6 @@ async def _ends(manager: Manager, stream: str, state: StreamState) -> tuple[int 
 
 
 async def _next(manager: Manager, stream: str, seq: int) -> int | None:
-    """Return the sequence of the first message from `seq` on."""
     found = await next_message(manager, stream, seq)
     return found.seq if found is not None else None
 

@@ -273,7 +273,6 @@ def _classes(rows: Sequence[Counted]) -> list[SizeClass]:
 
 
 def _slots(rows: Mapping[int, Counted], slot_s: float) -> list[Slot]:
-    """Return the slots from the first to the last, empty ones included."""
     slots = []
     for number in range(min(rows, default=0), max(rows, default=-1) + 1):
         row = rows.get(number)
@@ -390,7 +389,6 @@ def _listed(summed: DataFrame) -> DataFrame:
 
 
 def _gaps(spark: SparkSession, options: Mapping[str, str], counts: Counts) -> Gaps:
-    """Return the gaps between the first and the last message."""
     between = counts.gaps_between_blocks()
     blocks = counts.blocks_with_gaps()
     number, longest = _gaps_within(spark, options, blocks) if blocks else (0, [])

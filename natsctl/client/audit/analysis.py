@@ -137,7 +137,6 @@ class AuditInspection:
         return otherwise if self.found.count else CheckOutcome.PASS
 
     def servers(self) -> list[tuple[str, str]]:
-        """Return cluster and name of every server of the bundle, in order."""
         pairs = {
             (artifact.cluster, artifact.server)
             for artifact in self.bundle.artifacts

@@ -58,7 +58,6 @@ class RecordedAnswers:
         return self.messages.popleft() if self.messages else None
 
     async def stop(self) -> None:
-        """Drop the answers that were not read."""
         self.messages.clear()
 
 

@@ -182,7 +182,6 @@ def meta_leader(inspection: AuditInspection) -> CheckOutcome:
 
 
 def _meta(inspection: AuditInspection) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
-    """Yield cluster, server and its view of the meta group."""
     for cluster, server, data in inspection.data("jetstream_info", required=True):
         if data.get("disabled"):
             continue

@@ -99,7 +99,6 @@ class Sharing(NamedTuple):
         self.account.nats[f"{self.kind}s"] = [*(self.account.nats.get(f"{self.kind}s") or []), body]
 
     def remove(self, entry: Document) -> None:
-        """Remove an entry that `find` returned."""
         held = [one for one in self.account.nats[f"{self.kind}s"] if one is not entry]
         put(self.account.nats, f"{self.kind}s", held)
 

@@ -64,11 +64,9 @@ class Entity:
 
     @property
     def is_modified(self) -> bool:
-        """Return whether the JWT differs from the one in the store."""
         return self.token != self.stored_token
 
     def is_called(self, name: str) -> bool:
-        """Return whether `name` is the name or the public key."""
         return name in (self.name, self.subject)
 
     def _sign(self, signer: KeyPair) -> None:

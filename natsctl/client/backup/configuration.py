@@ -107,7 +107,6 @@ async def _save_stream(
 
 
 async def _save_templates(manager: Manager, part: Path, folder: Path, saved: AccountBackup, log: Log) -> None:
-    """Save the stream templates of a server that may have any."""
     if not may_have_templates(manager.connection.info):
         return
     for template in await manager.template_names():

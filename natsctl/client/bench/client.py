@@ -188,7 +188,6 @@ class CommandBuilder:
         return built
 
     def many(self, first: int, count: int, reply: bytes = b"") -> bytes:
-        """Return the commands of messages that follow each other."""
         if self._are_equal:
             return self.one(first, reply) * count
         return b"".join(self.one(number, reply) for number in range(first, first + count))
@@ -263,7 +262,6 @@ class ClientProgress:
             self._waiting.set_result(None)
 
     def go_on(self) -> None:
-        """Wait again after a stop."""
         self._stopped = False
 
     def check(self) -> None:

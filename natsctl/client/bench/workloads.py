@@ -81,7 +81,6 @@ def _check_answer(subject: str, answer: Answer) -> None:
 
 
 async def service(client: BenchClient) -> None:
-    """Send requests to the service on the subject."""
     make = CommandBuilder(client.load)
 
     def size_of(_number: int, answer: Answer) -> int:
@@ -293,7 +292,6 @@ class FastBatchFlow:
         self.moved = asyncio.Event()
 
     def take(self, _subject: bytes, reply: bytes, header: bytes, body: bytes) -> None:
-        """Handle a flow message of the stream."""
         failure = answer_failure(self._subject, header, body)
         said = {} if failure is not None or not body else json.loads(body)
         if said.get("type") == "gap":

@@ -153,7 +153,6 @@ def _paused(facts: ConsumerFacts) -> Outcome:
 
 
 def _unmatched(facts: ConsumerFacts) -> Outcome:
-    """Explain a filter that selects no stored message."""
     filters = filters_of(facts.consumer.config)
     if not filters:
         return "no filter: every message of the stream is selected"

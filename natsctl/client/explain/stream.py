@@ -266,7 +266,6 @@ def _mirror(facts: StreamFacts) -> Outcome:
 
 
 def _uncopied(facts: StreamFacts) -> Outcome:
-    """Explain an empty copy that selects no message of its origins."""
     config, never = facts.stream.config, not moment(facts.stream.state.last_ts)
     for noun, origin in (("mirror", config.mirror), *(("source", source) for source in config.sources or ())):
         subjects = facts.origin_subjects.get(origin.name) if origin is not None else None

@@ -159,7 +159,6 @@ async def _routes(
 
 
 def _sent_to(streams: Sequence[StreamInfo], subject: str) -> Iterator[str]:
-    """Yield the streams that republish messages on a subject."""
     for info in streams:
         rule = info.config.republish
         if rule is not None and overlaps(_pattern_of(rule.dest), subject):
@@ -195,7 +194,6 @@ def _copied(origin: StreamSource, stored: str) -> str:
 
 
 def _mapped(transforms: Sequence[SubjectTransform], subject: str) -> str:
-    """Return the subject after the first transform that applies."""
     for rule in transforms:
         if (target := _mapping(rule.src, rule.dest, subject)) is not None:
             return target

@@ -183,7 +183,6 @@ def ordered_reader(
 
 
 def widest(subjects: Sequence[str]) -> list[str]:
-    """Return the subjects that no other one of them covers."""
     every = list(dict.fromkeys(subjects))
     return [one for one in every if not any(one != wide and is_subset(one, wide) for wide in every)]
 

@@ -109,7 +109,6 @@ class MigrationDestination:
 
     @property
     def manager(self) -> Manager:
-        """Return the requests on the present connection."""
         return self.retrying.manager
 
     @property

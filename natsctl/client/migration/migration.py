@@ -162,7 +162,6 @@ class Migration:
         return self._report("copied", infos)
 
     async def _copy_one(self, name: str) -> None:
-        """Copy a stream until few messages are missing."""
         with self.folder.spool(name) as spool:
             for _ in range(PASSES):
                 before = spool.messages
@@ -372,7 +371,6 @@ class Migration:
     # -- the end
 
     async def _open_all(self, names: Iterable[str], action: str) -> MigrationReport:
-        """Open every stream at the destination, then raise its replicas."""
         chosen, state = sorted(names), self.folder.state
         for name in chosen:
             self._record(name).phase = MigrationPhase.OPENING

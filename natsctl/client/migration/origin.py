@@ -47,7 +47,6 @@ class MigrationOrigin:
 
     @property
     def manager(self) -> Manager:
-        """Return the requests on the present connection."""
         return self.retrying.manager
 
     async def find(self, stream: str) -> dict[str, Any] | None:
@@ -158,7 +157,6 @@ class MigrationOrigin:
             await self.manager.stream_update(without_server_metadata(given_back(config)))
 
     async def stopped(self) -> dict[str, MigrationMarker]:
-        """Return the streams that are stopped, each with its label."""
         listing = await self.manager.stream_list()
         markers = {str(one.raw["config"]["name"]): marker_of(one.raw["config"]) for one in listing}
         return {name: marker for name, marker in markers.items() if marker is not None}

@@ -225,7 +225,6 @@ class Kept:
         self._set = frozenset(removed)
 
     def within(self, first_seq: int, last_seq: int) -> Kept:
-        """Return those of the sequences that lie in a range."""
         return Kept(max(first_seq, self.first_seq), min(last_seq, self.last_seq), self._removed)
 
     def some_of(self, segment: SpoolSegment) -> bool:
@@ -233,7 +232,6 @@ class Kept:
         return segment.last_seq >= self.first_seq and segment.first_seq <= self.last_seq
 
     def all_of(self, segment: SpoolSegment) -> bool:
-        """Return whether every message of the segment is in the stream."""
         if segment.first_seq < self.first_seq or segment.last_seq > self.last_seq:
             return False
         position = bisect_left(self._removed, segment.first_seq)

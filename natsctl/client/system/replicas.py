@@ -43,7 +43,6 @@ class Replica(msgspec.Struct, kw_only=True):
 
     @property
     def leads(self) -> bool:
-        """Return whether this server leads the group."""
         return self.server == self.leader
 
     @property
@@ -147,7 +146,6 @@ def _numbers(part: Mapping[str, Any], keys: Mapping[str, str]) -> dict[str, Any]
 
 
 def _groups(found: list[Any], name: Any) -> list[list[Any]]:
-    """Return the replicas grouped by account, name and raft group."""
     groups: dict[tuple[str, str, str], list[Any]] = {}
     for one in found:
         groups.setdefault((one.account, name(one), one.raft_group), []).append(one)

@@ -241,7 +241,6 @@ class Steps:
         return Done()
 
     async def _live(self, change: Change) -> dict[str, Any] | None:
-        """Return the information about the asset, or None if it does not exist."""
         manager = self._manager()
         asked: Awaitable[Answer[Any]] = (
             manager.consumer_info(change.stream, change.consumer)

@@ -71,7 +71,6 @@ class Schedule:
         return sorted(found)
 
     def rest(self) -> list[int]:
-        """Return the changes that were not started and will not be."""
         left, self._left, self._ready = sorted(self._left), set(), []
         return left
 

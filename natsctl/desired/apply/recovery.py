@@ -298,7 +298,6 @@ def _is_untouched(marker: HoldingMarker, there: Mapping[str, Any]) -> bool:
 
 
 async def give_subjects_back(retrying: RetryingManager, marker: HoldingMarker, there: Mapping[str, Any] | None) -> None:
-    """Give a stream that was not removed its own subjects again."""
     if ((there or {}).get("config", {}).get("subjects") or [""])[0] == marker.quiet:
         await retrying.manager.stream_update(marker.before)
 
@@ -354,6 +353,5 @@ def floors_of(infos: Sequence[Mapping[str, Any]]) -> dict[str, int]:
 
 
 async def info_of(retrying: RetryingManager, name: str) -> dict[str, Any] | None:
-    """Return the information about a stream, or None if it does not exist."""
     answer = await retrying.manager.find_stream(name)
     return None if answer is None else answer.raw

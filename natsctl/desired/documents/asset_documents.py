@@ -424,7 +424,6 @@ def read_bucket(node: DocumentNode, kind: Kind, found: Collector) -> None:
 
 
 def is_bucket_info(value: LocatedDict) -> bool:
-    """Return whether a value is the information about a bucket and its stream."""
     stream = value.get("stream_info")
     return isinstance(stream, LocatedDict) and isinstance(stream.get("config"), LocatedDict)
 

@@ -210,7 +210,6 @@ def of_shape(shape: Shape) -> Schema:
 
 
 def present(schema: Schema) -> Schema:
-    """Return the schema of a value that may not be null, as in lists and mappings."""
     kinds = schema.get("type")
     return {**schema, "type": [kind for kind in kinds if kind != "null"]} if isinstance(kinds, list) else schema
 
@@ -252,7 +251,6 @@ def closed(properties: Mapping[str, Schema], required: Iterable[str] = ()) -> Sc
 
 
 def has(*keys: str) -> Schema:
-    """Return the schema of an object that has all of these keys."""
     return {"type": "object", "required": list(keys)}
 
 

@@ -129,7 +129,6 @@ def _expression(value: Any) -> str:
 
 
 def _template(text: str) -> str:
-    """Return a text in quotes, its interpolations as they are."""
     parts, at = ['"'], 0
     while match := _INTERPOLATION.search(text, at):
         parts.append(_quoted(text[at : match.start()]))

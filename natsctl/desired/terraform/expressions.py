@@ -357,7 +357,6 @@ class Evaluator:
         return value
 
     def _step(self, value: Any, step: Node) -> Any:
-        """Return the result of `.NAME` or `[INDEX]`."""
         if step.type == "get_attr":
             return _look(value, text_of(step.named_children[-1]))
         inner = step.named_children[0]

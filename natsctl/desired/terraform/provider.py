@@ -85,7 +85,6 @@ STORAGE: Final = ("file", "memory")
 
 
 def _same(names: str, read: Read = text) -> dict[str, Field]:
-    """Return attributes with the same name in the configuration."""
     return {name: Field(name, read) for name in names.split()}
 
 

@@ -162,7 +162,6 @@ class ParquetFiles:
                 scan.add_payloads(batch.column(0))
 
     def batches(self, rows: int) -> Iterator[pa.RecordBatch]:
-        """Yield all messages, so many rows at once."""
         for file in _opened(self._source):
             yield from file.iter_batches(rows, columns=["stream", "seq", "subject", "headers", "value"])
 

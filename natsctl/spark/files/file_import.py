@@ -183,7 +183,6 @@ def _check_encoding(spark: SparkSession, source: FileSource, path: str) -> None:
 
 
 def _is_utf8(file: Path) -> bool:
-    """Return whether the text of a file that is not compressed is UTF-8."""
     decode = codecs.getincrementaldecoder("utf-8")().decode
     try:
         with file.open("rb") as content:

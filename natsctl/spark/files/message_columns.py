@@ -147,7 +147,6 @@ SERVER_HEADERS: Final = (
 
 
 def left_out(config: StreamConfig) -> tuple[ServerHeader, ...]:
-    """Return the headers that are not sent to a stream of that configuration."""
     return tuple(one for one in SERVER_HEADERS if not (one.taken_with and getattr(config, one.taken_with)))
 
 
@@ -161,7 +160,6 @@ def kept(omitted: Sequence[ServerHeader]) -> str:
 
 
 def _any(some: Sequence[ServerHeader]) -> str:
-    """Return a regular expression of the names of all of them."""
     return f"^(?:{'|'.join(one.pattern for one in some)})$"
 
 

@@ -65,7 +65,6 @@ class Statement:
 
     @property
     def name(self) -> str:
-        """The name of the created object, without database."""
         return self.made[-1] if self.made else ""
 
     @property

@@ -326,7 +326,6 @@ class Run:
         return {each.flow: each.streams for each in pipeline_progress(folder)} if folder else {}
 
     def _read(self, flow: str) -> dict[str, int]:
-        """Return by stream the number of sequences that a flow has read since the update began."""
         before, now = self._begun.get(flow, {}), self._positions().get(flow, {})
         begun = {name: before[name].seq if name in before else 0 for name in now}
         return {name: now[name].seq - begun[name] for name in now if now[name].seq > begun[name]}

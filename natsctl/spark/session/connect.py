@@ -95,7 +95,6 @@ def state_file() -> Path:
 
 
 def use_file() -> Path:
-    """Return the file that commands lock while they use the server."""
     return cache_folder() / "server.use"
 
 

@@ -195,7 +195,6 @@ def _package(name: str, least: tuple[int, ...], *, needed: bool) -> Finding:
 
 
 def _java(asked: str, environment: Mapping[str, str]) -> Iterator[Finding]:
-    """Report the chosen Java, and the others."""
     chosen: Java | None = None
     try:
         java = chosen = choose_java(asked, environment)

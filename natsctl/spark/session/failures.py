@@ -29,7 +29,6 @@ def quieten() -> None:
 
 
 def quieten_interrupts() -> None:
-    """Keep Py4J from logging an interrupt on stderr."""
     logging.getLogger().addFilter(_is_no_interrupt)
 
 
@@ -223,7 +222,6 @@ def translated(failure: BaseException, log: str = "") -> NatsctlError:
 
 
 def _parts(failure: BaseException) -> Iterator[str]:
-    """Yield the texts of a failure and of its causes, each once."""
     seen: set[int] = set()
     while failure is not None and id(failure) not in seen:
         seen.add(id(failure))

@@ -109,7 +109,6 @@ class RowPicker:
         self._indices: dict[tuple[int, int], pa.Int32Array] = {}
 
     def indices(self, first: int, step: int, rows: int) -> pa.Int32Array:
-        """Return `rows` indices that begin with `first` and are `step` apart."""
         known = self._indices.get((first, step))
         if known is None or len(known) < rows:
             wanted = max(rows + (rows >> 2), 1)
@@ -118,7 +117,6 @@ class RowPicker:
         return known[:rows]
 
     def every(self, column: pa.Array, step: int, first: int, rows: int) -> pa.Array:
-        """Return `rows` rows of a column, from `first` on, `step` apart."""
         return column.take(self.indices(first, step, rows))
 
 

@@ -87,7 +87,6 @@ class _MessageColumns:
         return tuple(column for column, _ in found) if fits else ()
 
     def left(self) -> tuple[str, ...]:
-        """Return the columns without a role."""
         return tuple(name for name in self.names if name not in self.taken)
 
 

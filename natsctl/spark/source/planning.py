@@ -56,7 +56,6 @@ class Wanted:
         return empty or backwards or self.subjects == () or self.streams == ()
 
     def between(self, since_ns: int | None, until_ns: int | None) -> Wanted:
-        """Return the part from one time to another."""
         since, until = _narrower((self.since_ns, self.until_ns), (since_ns, until_ns))
         return replace(self, since_ns=since, until_ns=until)
 

@@ -55,8 +55,6 @@ def flag(said: str) -> bool:
 
 
 def one_of(*known: str) -> Callable[[str], str]:
-    """Return one of the names, in any case."""
-
     def parse(said: str) -> str:
         if said.strip().lower() not in known:
             raise ValueError(f"it is one of {', '.join(known)}")
@@ -66,8 +64,6 @@ def one_of(*known: str) -> Callable[[str], str]:
 
 
 def whole(least: int) -> Callable[[str], int]:
-    """Return a whole number, not below `least`."""
-
     def parse(said: str) -> int:
         try:
             number = int(said.strip())
@@ -524,7 +520,6 @@ def _known_in(place: str) -> dict[str, Option]:
 
 
 def _unknown(name: str, place: str) -> OptionError:
-    """Return the text about an option that is not for this place, or for none."""
     places = [where for option in TABLE if option.name.lower() == name for where in option.where]
     spelled = next((option.name for option in TABLE if option.name.lower() == name), name)
     if places:

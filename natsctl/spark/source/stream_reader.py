@@ -219,7 +219,6 @@ class Step:
     since: int | None = None
 
     def position(self, last: int) -> Position:
-        """Return the position of the stream when it was read up to `last`."""
         if self.stood is not None and self.since is None and last <= self.stood.seq:
             return self.stood
         return standing_at(last, self.stretch.state, self.since)
