@@ -2,7 +2,7 @@
  *
  * A job is a few writes, each of bytes to a descriptor at an offset, synced or not. The loop thread submits jobs and
  * collects finished ones; only it touches Python objects. A thread runs one job at a time and its writes in order; the
- * first failure ends the job. `run` does the same in the loop thread. Jobs go to the thread that was busy last, which wakes in half the time of one that has
+ * first failure ends the job. `run` does several in the loop thread. Jobs go to the thread that was busy last, which wakes in half the time of one that has
  * slept long. The first job on the list of finished ones writes a byte to the wake descriptor, which the loop watches.
  */
 
@@ -268,6 +268,10 @@ static int read_write(PyObject *from, Write *to)
 /* Reads one or two writes into an empty job; -1 with an exception. */
 static int read_writes(PyObject *writes, Job *job)
 {
+    if (!PyTuple_Check(writes)) {
+        PyErr_SetString(PyExc_TypeError, "the writes are a tuple");
+        return -1;
+    }
     Py_ssize_t count = PyTuple_Size(writes);
     if (count < 1 || count > MAX_WRITES) {
         PyErr_Format(PyExc_ValueError, "%zd writes, not 1 to %d", count, MAX_WRITES);
@@ -318,23 +322,60 @@ static PyObject *submit(PyObject *object, PyObject *args)
     Py_RETURN_NONE;
 }
 
-PyDoc_STRVAR(run_doc, "run(writes) -> (outcome, errno, seconds)\n\n"
-                      "Run one or two writes (fd, data, offset, sync) in this thread; outcomes as of `collect`.");
+PyDoc_STRVAR(run_doc, "run(batch, limit_s) -> [(outcome, errno, seconds), ...]\n\n"
+                      "Do jobs of one or two writes (fd, data, offset, sync) in this thread, outcomes as of `collect`. "
+                      "None begins after `limit_s`; the first always does.");
 
-static PyObject *run(PyObject *object, PyObject *writes)
+/* Does jobs in their order; returns how many have begun. */
+static Py_ssize_t run_jobs(Job *jobs, Py_ssize_t count, double limit_s)
 {
-    Job job = {0};
-    (void)object;
-    if (!PyTuple_Check(writes)) {
-        PyErr_SetString(PyExc_TypeError, "the writes are a tuple");
-        return NULL;
+    double took = 0;
+    Py_ssize_t at = 0;
+    while (at < count && (!at || took < limit_s)) {
+        run_job(&jobs[at]);
+        took += jobs[at++].seconds;
     }
-    if (read_writes(writes, &job) < 0)
+    return at;
+}
+
+static PyObject *outcomes_of(const Job *jobs, Py_ssize_t count)
+{
+    PyObject *result = PyList_New(count);
+    for (Py_ssize_t at = 0; result != NULL && at < count; at++) {
+        PyObject *one = Py_BuildValue("iid", jobs[at].outcome, jobs[at].error, jobs[at].seconds);
+        if (one == NULL || PyList_SetItem(result, at, one) < 0) {
+            Py_DECREF(result);
+            return NULL;
+        }
+    }
+    return result;
+}
+
+static PyObject *run(PyObject *object, PyObject *args)
+{
+    PyObject *batch, *result = NULL;
+    double limit_s;
+    (void)object;
+    if (!PyArg_ParseTuple(args, "Od", &batch, &limit_s))
         return NULL;
-    Py_BEGIN_ALLOW_THREADS
-    run_job(&job);
-    Py_END_ALLOW_THREADS
-    return Py_BuildValue("iid", job.outcome, job.error, job.seconds);
+    PyObject *kept = PySequence_Tuple(batch); /* the caller's may change meanwhile */
+    if (kept == NULL)
+        return NULL;
+    Py_ssize_t count = PyTuple_Size(kept), done = 0;
+    Job *jobs = PyMem_Calloc((size_t)count + 1, sizeof *jobs);
+    if (jobs == NULL)
+        PyErr_NoMemory();
+    for (Py_ssize_t at = 0; at < count && !PyErr_Occurred(); at++)
+        read_writes(PyTuple_GetItem(kept, at), &jobs[at]);
+    if (!PyErr_Occurred()) {
+        Py_BEGIN_ALLOW_THREADS
+        done = run_jobs(jobs, count, limit_s);
+        Py_END_ALLOW_THREADS
+        result = outcomes_of(jobs, done);
+    }
+    PyMem_Free(jobs);
+    Py_DECREF(kept);
+    return result;
 }
 
 PyDoc_STRVAR(collect_doc, "collect() -> [(token, outcome, errno, seconds), ...]\n\n"
@@ -427,7 +468,7 @@ static void committer_free(PyObject *object)
 }
 
 static PyMethodDef methods[] = {
-    {"run", run, METH_O, run_doc},
+    {"run", run, METH_VARARGS, run_doc},
     {"submit", submit, METH_VARARGS, submit_doc},
     {"collect", collect, METH_NOARGS, collect_doc},
     {"stop", stop, METH_O, stop_doc},

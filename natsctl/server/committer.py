@@ -13,8 +13,8 @@ again by a worker that handles a full disk; a failed sync is final, as everywher
 
 A small commit of the only stream that has one is run on the loop thread as long as the disk answers quickly: the two
 hand-overs between threads would take longer than the sync. Small commits that end without a sync are run there too, of
-many streams in turn, for `WRITES_S` of a turn. With the native module each is one call. The time of small commits is
-measured as they go, in either place.
+many streams in turn, for `WRITES_S` of a turn. With the native module a turn needs one call for all. The time of small
+commits is measured as they go, in either place.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
+from itertools import zip_longest
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -54,6 +55,7 @@ WRITE_FAILED: Final = 1
 """Outcome of a native job that Python does again."""
 
 _Job: TypeAlias = "tuple[Committable, Commit]"
+_BegunJob: TypeAlias = "tuple[Committable, Commit, tuple[Append, ...]]"
 _Inbox: TypeAlias = "SimpleQueue[_Job | None]"
 _Fault: TypeAlias = "Callable[[str, Exception], object]"
 _Done: TypeAlias = "tuple[Committable, Commit, OSError | StoreError | None, float]"
@@ -149,13 +151,13 @@ class Committer:
     def start_commits(self) -> bool:
         """Begin a commit for everything that has something to write and none in flight.
 
-        Returns whether one needed no disk and has ended here, so that there may be something to deliver.
+        Returns whether one has ended here, so that there may be something to deliver.
         """
-        dirty, ended = self._store.dirty, False
+        dirty, here, ended = self._store.dirty, list[_BegunJob](), False
         if not dirty:
             return False
         alone = len(dirty) == 1 and not self.in_flight and self._small_s[True] <= IN_PLACE_S
-        writes_s = WRITES_S if self._small_s[False] <= IN_PLACE_S else 0.0
+        writes, native = self._small_s[False] <= IN_PLACE_S, self._native is not None
         for stream in tuple(dirty):
             try:
                 commit = stream.begin_commit()
@@ -165,29 +167,48 @@ class Committer:
                 continue
             if commit is None:
                 continue
-            threads = self._native
-            appends = commit.take_appends() if threads is not None else ()
-            if commit.io and not (commit.is_small and (alone if commit.syncs else writes_s > 0)):
-                self.in_flight[stream] = None
-                if threads is not None and appends:
-                    threads.submit((stream, commit), appends)
-                else:
-                    self._give((stream, commit))
-                continue
-            outcome, seconds = self._timed(commit, appends)
-            if commit.io:
-                self._note(commit, seconds)
-                writes_s -= seconds
-            self._end(stream, commit, outcome)
-            ended = True
-        return ended
+            appends = commit.take_appends() if native else ()
+            if commit.is_small and (alone if commit.syncs else writes):
+                here.append((stream, commit, appends))
+            elif commit.io:
+                self._hand_over(stream, commit, appends)
+            else:
+                self._end(stream, commit, run(commit))
+                ended = True
+        if here:
+            self._run_small(here)
+        return ended or bool(here)
 
-    def _timed(self, commit: Commit, appends: tuple[Append, ...] = ()) -> tuple[OSError | StoreError | None, float]:
-        """Run the disk part of a commit, `appends` natively; return its error and the seconds that it took."""
-        if appends and self._native is not None:
-            outcome, number, seconds = self._native.run(appends)
-            if outcome != WRITE_FAILED:
-                return failed_sync(number) if outcome else None, seconds
+    def _hand_over(self, stream: Committable, commit: Commit, appends: tuple[Append, ...]) -> None:
+        """Have a thread run a commit."""
+        self.in_flight[stream] = None
+        if self._native is not None and appends:
+            self._native.submit((stream, commit), appends)
+        else:
+            self._give((stream, commit))
+
+    def _run_small(self, jobs: list[_BegunJob]) -> None:
+        """Run small commits on this thread, those with `appends` natively; after WRITES_S hand over the others."""
+        jobs.sort(key=lambda job: not job[2])
+        outcomes: list[tuple[int, int, float]] = []
+        if self._native is not None and jobs[0][2]:
+            outcomes = self._native.run([appends for _, _, appends in jobs if appends], WRITES_S)
+        took_s = 0.0
+        for (stream, commit, appends), outcome in zip_longest(jobs, outcomes):
+            if outcome is None and (appends or took_s >= WRITES_S):
+                self._hand_over(stream, commit, appends)
+                continue
+            if outcome is None or outcome[0] == WRITE_FAILED:
+                error, seconds = self._timed(commit)
+            else:
+                failed, number, seconds = outcome
+                error = failed_sync(number) if failed else None
+            took_s += seconds
+            self._note(commit, seconds)
+            self._end(stream, commit, error)
+
+    def _timed(self, commit: Commit) -> tuple[OSError | StoreError | None, float]:
+        """Run the disk part of a commit; return its error and the seconds that it took."""
         began = self._clock_s()
         error = run(commit)
         return error, self._clock_s() - began
@@ -195,8 +216,8 @@ class Committer:
     def _note(self, commit: Commit, seconds: float) -> None:
         self.syncs += 1
         if commit.is_small:
-            average_s = self._small_s[commit.syncs]
-            self._small_s[commit.syncs] += (min(seconds, MAX_SAMPLE_S) - average_s) / WEIGHT
+            small_s, syncs = self._small_s, commit.syncs
+            small_s[syncs] += ((seconds if seconds < MAX_SAMPLE_S else MAX_SAMPLE_S) - small_s[syncs]) / WEIGHT
 
     def _end(self, stream: Committable, commit: Commit, error: OSError | StoreError | None) -> None:
         try:

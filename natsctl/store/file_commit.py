@@ -168,6 +168,8 @@ class CommitPlan(msgspec.Struct):
     """New name of the folder, for a stream's last commit."""
     was_born: bool = True
     """Whether the folder has its name, so that it is there."""
+    only_messages: bool = False
+    """Whether there is nothing to do but to write `data` at `offset`, and to sync it if `sync`."""
 
 
 def no_room() -> OSError:
@@ -219,26 +221,12 @@ def replace_file(disk: Disk, path: str, data: bytes) -> None:
 class FileCommit(Commit):
     """One group commit of a file stream. After `run` without error, `full` and `meta_full` say what had no room."""
 
-    __slots__ = (
-        "_disk",
-        "_only_appends",
-        "_reserve",
-        "creates",
-        "full",
-        "is_small",
-        "journal_full",
-        "meta_full",
-        "named",
-        "plan",
-        "records_full",
-        "removes",
-        "rewritten",
-        "settled_end",
-        "syncs",
-        "unerased",
-    )
-
     io = True
+    full = journal_full = meta_full = rewritten = False
+    named = False
+    """Whether the folder got its name."""
+    records_full = False
+    """Whether not even the records found room: the next commit has to do all of the work."""
 
     def __init__(self, last_seq: int, callbacks: list[Settled], disk: Disk, plan: CommitPlan, reserve: Reserve) -> None:
         self.last_seq = last_seq
@@ -246,22 +234,21 @@ class FileCommit(Commit):
         self._disk = disk
         self._reserve = reserve
         self.plan = plan
-        self.creates = plan.creates
-        self.removes = bool(plan.trash_folder)
-        self.full = self.journal_full = self.meta_full = self.rewritten = False
-        self.named = False
-        """Whether the folder got its name."""
-        self.records_full = False
-        """Whether not even the records found room: the next commit has to do all of the work."""
+        self.settled_end = plan.offset + len(plan.data)
         self.unerased: dict[Erasure, StoreError] = {}
         """Erasures in compressed or encrypted segments that could not be done, and why; their records are on disk."""
-        self.settled_end = plan.offset + len(plan.data)
-        self._only_appends = only_appends = self._finds_only_appends()
-        if not only_appends or disk.encrypted:
+        if plan.only_messages:
+            self.syncs = plan.sync
+            only_appends = plan.target is not None and plan.target.writer is not None and reserve.intact
+        else:
+            self.creates, self.removes = plan.creates, bool(plan.trash_folder)
+            journal = plan.journal
+            self.syncs = (plan.sync and plan.target is not None) or (journal is not None and journal.sync)
+            only_appends = self._finds_only_appends()
+        self._only_appends = only_appends
+        if plan.zeros and (not only_appends or disk.encrypted):
             plan.zeros = 0
         self.is_small = only_appends and self._bytes_to_sync() <= SMALL_BYTES
-        journal = plan.journal
-        self.syncs = (plan.sync and plan.target is not None) or (journal is not None and journal.sync)
 
     def _finds_only_appends(self) -> bool:
         """Return whether `run` does no more than append to files that are open, and sync them."""
@@ -285,19 +272,18 @@ class FileCommit(Commit):
         return size
 
     def take_appends(self) -> tuple[Append, ...]:
-        appends: tuple[Append, ...] = ()
         if not self._only_appends:
-            return appends
+            return ()
         plan = self.plan
         target, journal = plan.target, plan.journal
+        appends: tuple[Append, ...] = ()
         if target is not None and target.writer is not None:
             data = plan.data + bytes(plan.zeros) if plan.zeros else plan.data
-            appends = ((*target.writer.placed(data, plan.offset), plan.sync),)
+            append = (*target.writer.placed(data, plan.offset), plan.sync)
+            appends = (append,) if append[0] >= 0 else ()
         if journal is not None and journal.file is not None:
-            appends += ((*journal.file.placed(journal.data, journal.offset), journal.sync),)
-        for append in appends:
-            if append[0] < 0:
-                return ()
+            append = (*journal.file.placed(journal.data, journal.offset), journal.sync)
+            appends = (*appends, append) if append[0] >= 0 and (appends or target is None) else ()
         return appends
 
     @property

@@ -368,8 +368,8 @@ class FileLog:
     @property
     def unsynced(self) -> bool:
         """Return whether the last segment has bytes, removals among them, that were written and not synced."""
-        file = self.file
-        return file.created and self.synced_mark != (file.head.base, file.head.generation, file.settled)
+        file, mark = self.file, self.synced_mark
+        return file.created and (file.settled != mark[2] or (file.head.base, file.head.generation) != mark[:2])
 
     @property
     def has_work(self) -> bool:
@@ -383,6 +383,11 @@ class FileLog:
     def take(self, plan: CommitPlan, durable_seq: int, force: bool) -> None:
         """Put everything buffered into `plan`, with the erasures and unlinks; `force` includes postponed ones."""
         plan.has_messages, self._has_messages, plan.last_ts_ns = self._has_messages, False, self._index.last_ts_ns
+        self._taken_removals = None
+        if self._has_only_messages():
+            plan.only_messages = True
+            self._take_data(plan, durable_seq)
+            return
         if not self._parts and self._removals and not self._index.active.live:
             self._begin_batch(self._index.last_seq + 1)  # a purge frees the space of the last segment too
         plan.trailing = self._trailing[:-TRAILING_SEGMENTS] if self.provisional else self._trailing
@@ -411,13 +416,20 @@ class FileLog:
         if plan.sealed is None:
             plan.rewrite = self._compaction.plan(self._index, min(self._index.first_seq, durable_seq + 1))
 
+    def _has_only_messages(self) -> bool:
+        """Return whether all that waits are messages for a file that was created."""
+        removals = self._removals
+        return bool(
+            self._parts
+            and self.file.created
+            and self._sealing is None
+            and not (self.provisional or removals.floor_moved or removals.deletes or removals.erases)
+            and not (self._trailing or self._below_floor or self._unerased or self._index_unlinks)
+            and not self._compaction.waits(self._index)
+        )
+
     def _take_frames(self, plan: CommitPlan, durable_seq: int) -> None:
-        parts, self._parts = self._parts, []
         file, last_seq = self.file, self._index.last_seq
-        if self.unsynced:
-            same = self.synced_mark[:2] == (file.head.base, file.head.generation)
-            plan.unsynced_bytes = file.settled - (self.synced_mark[2] if same else 0)
-        sealing, self._taken_removals = self._sealing, None
         if self._removals:
             spots = [self._plan_erasure(plan, seq) for seq in self._removals.erases]
             removals = self._removals.take(spots, self._index.first_seq, self.synced_seq)
@@ -426,30 +438,40 @@ class FileLog:
             plan.floor = removals.first_seq if removals.floor else 0
             plan.tombs = removals.tombs()
             file.size += sum(map(len, tail))
-            parts += tail
+            self._parts += tail
             plan.fallback = lambda to: b"".join(removals.encode(to.head.salt, durable_seq))
-        plan.data = parts[0] if len(parts) == 1 else b"".join(parts)
-        if not plan.data:
-            if plan.sync and self.unsynced:
+        self._take_data(plan, durable_seq)
+
+    def _take_data(self, plan: CommitPlan, durable_seq: int) -> None:
+        """Put the buffered frames into `plan`, and the seal of the segment before if they begin another."""
+        parts, self._parts = self._parts, []
+        file = self.file
+        data = plan.data = parts[0] if len(parts) == 1 else b"".join(parts)
+        if plan.sync and self.unsynced:
+            same = self.synced_mark[:2] == (file.head.base, file.head.generation)
+            plan.unsynced_bytes = file.settled - (self.synced_mark[2] if same else 0)
+            if not data:
                 plan.target, plan.offset = file, self._taken_end
+        if not data:
             return
         plan.target = file
         plan.offset = self._taken_end if file.created else 0
-        if sealing is not None:
-            plan.sealed, plan.seal_offset = sealing, sealing.size
-            covers = file.head.base - 1
-            seal = frame.SEAL_BODY.pack(covers, sealing.size)
-            plan.seal = frame.encode(frame.SEAL, covers, 0, self.synced_seq, sealing.head.salt, seal)
-            segment = self._index.segments[-2]
-            plan.rolls_alone = not segment.live and file.head.base == durable_seq + 1
-            plan.image = self._image(segment, sealing.size + len(plan.seal), covers, sealed=True)
-            segment.pack()
-            self._sealing = None
-        elif (
-            file.created and file.head.role and plan.sync and not plan.unsynced_bytes and len(plan.data) <= SMALL_BYTES
-        ):
+        if self._sealing is not None:
+            self._take_seal(plan, self._sealing, durable_seq)
+        elif plan.sync and file.created and file.head.role and not plan.unsynced_bytes and len(data) <= SMALL_BYTES:
             plan.zeros = zeros_ahead(file.size, file.zeros_end, self._host.options.page_bytes)
         self._taken_end = file.size
+
+    def _take_seal(self, plan: CommitPlan, sealing: SegmentFile, durable_seq: int) -> None:
+        plan.sealed, plan.seal_offset = sealing, sealing.size
+        covers = self.file.head.base - 1
+        seal = frame.SEAL_BODY.pack(covers, sealing.size)
+        plan.seal = frame.encode(frame.SEAL, covers, 0, self.synced_seq, sealing.head.salt, seal)
+        segment = self._index.segments[-2]
+        plan.rolls_alone = not segment.live and covers == durable_seq
+        plan.image = self._image(segment, sealing.size + len(plan.seal), covers, sealed=True)
+        segment.pack()
+        self._sealing = None
 
     def _image(self, segment: Segment, end: int, covers: int, sealed: bool) -> IndexImage:
         """Return the content of `segment`'s index file once everything accepted so far is on disk."""
@@ -470,11 +492,15 @@ class FileLog:
     def settle(self, commit: FileCommit, durable_seq: int) -> None:
         """Apply a commit's changes to the segments; `durable_seq` is the newest message before it."""
         plan = commit.plan
+        target, sealed = plan.target, plan.sealed
+        if plan.only_messages and not commit.full and target is not None:
+            self._settle_data(commit, target)
+            self._settle_seqs(commit, target)
+            return
         if commit.records_full:
             self._put_back(plan)
-            self._take_back(durable_seq, plan.target)
+            self._take_back(durable_seq, target)
             return
-        target, sealed = plan.target, plan.sealed
         if sealed is not None and target is not sealed:
             sealed.size = sealed.settled = plan.seal_offset + len(plan.seal)
             if plan.provisional:
@@ -497,6 +523,10 @@ class FileLog:
         if commit.full:
             self._take_back(durable_seq)
             return
+        self._settle_seqs(commit, target)
+
+    def _settle_seqs(self, commit: FileCommit, target: SegmentFile | None) -> None:
+        plan = commit.plan
         self._durable_ts_ns = plan.last_ts_ns
         if target is not None and (plan.sync or not (plan.offset or plan.provisional)):
             self.synced_seq = max(self.synced_seq, commit.last_seq)
@@ -512,6 +542,10 @@ class FileLog:
         if not target.created:
             target.created = True
             self._unmarked.append(SegmentMark(target.head.base, 0, target.head.generation, target.head.salt))
+        self._settle_data(commit, target)
+
+    def _settle_data(self, commit: FileCommit, target: SegmentFile) -> None:
+        plan = commit.plan
         target.settled = commit.settled_end
         if plan.zeros:
             target.zeros_end = target.settled + plan.zeros

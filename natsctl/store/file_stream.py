@@ -145,6 +145,9 @@ class FileStream:
         plan.sync = at_once or self._sync_forced or (wanted and policy != "never") or bool(plan.named)
         plan.sync = plan.sync and not plan.provisional
         log.take(plan, durable_seq, self._sync_forced)
+        if plan.only_messages and not (wanted or plan.named or self._meta.waits or self._journal.pending):
+            return FileCommit(last_seq, callbacks, self._disk, plan, host.reserve)
+        plan.only_messages = False
         if self._meta.waits:
             plan.meta, plan.creates = self._meta.take(host.identity)
         if log.may_rewrite:
@@ -161,9 +164,19 @@ class FileStream:
         """
         assert isinstance(commit, FileCommit)
         plan = commit.plan
-        if plan.trash_folder:
-            self.left = True
-            return None
+        if not plan.only_messages:
+            if plan.trash_folder:
+                self.left = True
+                return None
+            self._settle_files(commit)
+        self.log.settle(commit, durable_seq)
+        if commit.records_full or commit.journal_full or commit.meta_full:
+            return StoreFullError(NO_ROOM)
+        return RecordsKeptError(NO_ROOM) if commit.full else None
+
+    def _settle_files(self, commit: FileCommit) -> None:
+        """Apply the outcome of a commit for folder, journal and metadata."""
+        plan = commit.plan
         if commit.named:
             self.born, self.log.unnamed = True, False
             self._move(self._name)
@@ -174,10 +187,6 @@ class FileStream:
             self._meta.take_back()
         elif plan.meta is not None:
             self._meta.settle(plan.meta, commit.creates)
-        self.log.settle(commit, durable_seq)
-        if commit.records_full or commit.journal_full or commit.meta_full:
-            return StoreFullError(NO_ROOM)
-        return RecordsKeptError(NO_ROOM) if commit.full else None
 
     # -- marks for the high-water file, and files
 

@@ -490,21 +490,21 @@ class Store:
         if files.left:
             self._forget(stream, files.stream_id)
             return
-        count, unsynced = len(streams), files.unsynced
-        streams.pop(stream, None)
+        unsynced = files.unsynced
+        was_open = streams.pop(stream, False) is None
         streams[stream] = None
-        if len(streams) > self.options.max_open_streams and (len(streams) > count or not unsynced):
+        if len(streams) > self.options.max_open_streams and not (was_open and unsynced):
             self._close_idle()  # else nothing has become idle
         if not files.born:
             return
-        if unsynced and self.options.sync != "never":
-            self._unsynced.setdefault(stream, self._monotonic_ns())
-        elif self._unsynced:
+        if not unsynced or self.options.sync == "never":
             self._unsynced.pop(stream, None)
+        elif stream not in self._unsynced:
+            self._unsynced[stream] = self._monotonic_ns()
         changed = self._high_water.changed
         if files.stream_id not in changed:
             changed[files.stream_id] = files.high_water_entry
-        self._high_water_when_due()
+            self._high_water_when_due()
 
     def _forget(self, stream: StreamStore, stream_id: int) -> None:
         if self._deleting_ids.get(stream.key) == stream_id:

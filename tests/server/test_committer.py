@@ -318,6 +318,43 @@ async def test_appends_are_written_and_synced_by_native_threads(native_rig: Rig,
     assert {Path(file.name).read_bytes() for file in files} == set(expected.values())
 
 
+@pytest.mark.parametrize("limit_s", [WRITES_S, 0.0])
+async def test_small_writes_of_a_turn_are_one_native_call_and_late_ones_go_to_threads(
+    native_rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit_s: float
+) -> None:
+    monkeypatch.setattr("natsctl.server.committer.WRITES_S", limit_s)
+    streams = [small(native_rig, 0) for _ in range(20)]
+    with (tmp_path / "log").open("wb") as file:
+        for number, stream in enumerate(streams):
+            stream.syncs = False
+            stream.appends = ((file.fileno(), b"%04d" % number, 4 * number, False),)
+            stream.append()
+        streams[7].appends, streams[9].appends = ((-1, b"none", 0, False),), ()  # Python does these
+        native_rig.committer.start_commits()
+        assert streams[0].durable_seq == 1
+        assert limit_s or streams[1] in native_rig.committer.in_flight
+        for stream in streams:
+            await native_rig.until(stream, 1)
+    assert [at for at, stream in enumerate(streams) if stream.runs] == [7, 9]
+    assert native_rig.committer.idle and native_rig.committer.syncs == 20
+    expected = b"".join(bytes(4) if number in (7, 9) else b"%04d" % number for number in range(20))
+    assert (tmp_path / "log").read_bytes() == expected
+
+
+async def test_a_batch_that_native_code_cannot_read_changes_nothing(native_rig: Rig, tmp_path: Path) -> None:
+    threads = native_rig.committer._native
+    assert threads is not None
+    with (tmp_path / "log").open("wb") as file:
+        good = ((file.fileno(), b"data", 0, False),)
+        for bad in ([good], "text", (), ((file.fileno(), "text", 0, False),), (good[0],) * 3):
+            with pytest.raises((TypeError, ValueError)):
+                threads.run(cast(Any, [good, bad]), 1.0)
+        with pytest.raises(TypeError):
+            threads.run(cast(Any, 5), 1.0)
+        assert threads.run([], 1.0) == [] and os.fstat(file.fileno()).st_size == 0
+        assert [outcome for outcome, _, _ in threads.run([good, good], 0.0)] == [0]
+
+
 @pytest.fixture(params=["thread", "in place"])
 async def native_stream(request: pytest.FixtureRequest, native_rig: Rig, tmp_path: Path) -> FakeStream:
     """A stream with commits that native threads do, or the loop thread natively."""

@@ -124,7 +124,8 @@ class _Stream:
         if self.waits:
             native.submit((self, what), tuple(writes))
         else:
-            _take([((self, what), *native.threads.run(tuple(writes)))])
+            (outcome,) = native.threads.run([tuple(writes)], 1.0)
+            _take([((self, what), *outcome)])
 
     def take(self, writes: list[tuple[int, bool]], outcome: int, number: int) -> None:
         """Check how a job ended of which the sizes are given, and whether they were to be synced."""
