@@ -30,7 +30,7 @@ from natsctl.broker.info import info_json, make_server_id, server_info, user_inf
 from natsctl.broker.ordered_jobs import OrderedJobs
 from natsctl.broker.refusals import CloseReason
 from natsctl.broker.session import Session
-from natsctl.broker.timers import NEVER_NS
+from natsctl.broker.timers import NEVER_NS, PINGS_A_LOOK
 
 if TYPE_CHECKING:
     from natsctl.broker.jwt.callout_requests import Callouts
@@ -111,6 +111,7 @@ class Broker:
         "on_tick",
         "options",
         "pending_logins",
+        "pings_left",
         "rng",
         "secret_rng",
         "server_id",
@@ -173,6 +174,8 @@ class Broker:
         """Functions called each time that the sessions check their deadlines."""
         self.alarms: list[Callable[[], int]] = []
         """Return when something else is due that should be in time."""
+        self.pings_left = PINGS_A_LOOK
+        """Pings that this call of `tick` may still send."""
         self.look_ns = NEVER_NS
         """Time of the shell's next call of `tick`, monotonic clock."""
         self.hurry: Callable[[], None] = _do_nothing
@@ -396,6 +399,7 @@ class Broker:
     def tick(self) -> int:
         """Run every session's timers; return when the next thing is due that should be in time, monotonic clock."""
         self.look_ns = 0  # changes meanwhile are in the answer
+        self.pings_left = PINGS_A_LOOK
         alarm_ns = NEVER_NS
         for session in tuple(self.sessions.values()):
             session.tick()

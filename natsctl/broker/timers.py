@@ -16,6 +16,9 @@ NEVER_NS: Final = 1 << 62
 LATE_PARTS: Final = 10
 """A ping may be late by this part of its interval, so that many of them are sent at one look at the clock."""
 
+PINGS_A_LOOK: Final = 500
+"""Pings that are sent at one look: thousands of clients that came back together are due together, at 4 µs each."""
+
 
 class Timers:
     """The timers of one session; `tick` is called often and costs a comparison until something is due."""
@@ -112,6 +115,10 @@ class Timers:
             session.count_stale()
             session.close(CloseReason.STALE_CONNECTION, "Stale Connection")
             return
+        if session.broker.pings_left <= 0:
+            self.alarm_ns = now
+            return
+        session.broker.pings_left -= 1
         self.pings_out += 1
         self._ping_sent_ns = now
         session.write(PING_LINE)

@@ -273,7 +273,7 @@ class Shell:
         session = self.broker.connect(host, port, kind)
         connection.session = session
         self.connections[session] = connection
-        self._silent[connection] = None
+        self.expect(connection)
         self.log.debug(f"{connection.name} - Client connection created")
         return session
 
@@ -281,7 +281,7 @@ class Shell:
         """Pass a chunk to the session, and take the turn at once when much was read."""
         session = connection.session
         if not session.login.connected:
-            self._silent.pop(connection, None)
+            self.expect_no_more(connection)
             if self._are_enough():
                 self._leave_unread()
                 if defer_input(session, iter((data,)), len(data)):
@@ -304,8 +304,10 @@ class Shell:
 
     def postpones(self, connection: SecuredConnection, data: bytes) -> bool:
         """Keep a part of a handshake for a later turn if this one has begun enough, and read no more until then."""
+        self.expect_no_more(connection)
         if not self._are_enough():
             return False
+        self._leave_unread()
         connection.pause()
         self._handshakes.append((connection, data))
         self.wake()
@@ -325,24 +327,32 @@ class Shell:
         if waiting:
             self.wake()
 
+    def expect(self, connection: ClientConnection) -> None:
+        """Pause a connection if many others send at once, unless `expect_no_more` says that it has sent something."""
+        self._silent[connection] = None
+
+    def expect_no_more(self, connection: ClientConnection) -> None:
+        self._silent.pop(connection, None)
+
     def _leave_unread(self) -> None:
         silent, self._silent = self._silent, {}
         for connection in silent:
-            if not connection.paused and not connection.session.login.connected:
+            if not connection.paused:
                 connection.pause()
                 self._unread.append(connection)
 
     def _read_unread(self) -> None:
         for _ in range(min(NEW_CONNECTIONS, len(self._unread))):
             connection = self._unread.popleft()
-            if connection.session in self.connections:
-                self._silent[connection] = None
+            if not connection.transport.is_closing():
+                self.expect(connection)
                 connection.resume()
         if self._unread:
             self.wake()
 
     def received_pieces(self, connection: ClientConnection, pieces: Iterator[bytes], size: int) -> None:
         """Pass input of `size` bytes to the session; it accepts the pieces in turn."""
+        self.expect_no_more(connection)
         if must_wait(connection.session, size) and defer_input(connection.session, pieces, size):
             self.wake()
             return
@@ -376,7 +386,7 @@ class Shell:
 
     def closed(self, connection: ClientConnection) -> None:
         if self.connections.pop(connection.session, None) is not None:
-            self._silent.pop(connection, None)
+            self.expect_no_more(connection)
             self._ended.append(connection)
             self.wake()
 

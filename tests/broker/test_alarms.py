@@ -9,7 +9,7 @@ import pytest
 
 from natsctl.broker.auth.static_auth import StaticAuthenticator, User
 from natsctl.broker.broker_options import BrokerOptions
-from natsctl.broker.timers import NEVER_NS
+from natsctl.broker.timers import NEVER_NS, PINGS_A_LOOK
 
 SECOND = 1_000_000_000
 NewHarness = Callable[[BrokerOptions | None], Any]
@@ -35,6 +35,20 @@ def test_a_ping_may_be_late_by_a_tenth_of_its_interval(new_harness: NewHarness, 
             talker.say(b"PONG\r\n")
     assert len(sent) == 20
     assert all(0 <= at - (number + 1) * SECOND // 10 <= SECOND // 100 for number, at in enumerate(sent))
+
+
+def test_pings_that_are_due_together_leave_at_several_looks(new_harness: NewHarness) -> None:
+    harness = new_harness(BrokerOptions(ping_interval_ns=SECOND, ping_max=2))
+    clients = [harness.client() for _ in range(2 * PINGS_A_LOOK + 1)]
+    harness.clock.ns += SECOND
+    looks = []
+    for _ in range(3):
+        alarm_ns = harness.broker.tick()
+        looks.append(
+            (sum(client.heard() == b"PING\r\n" for client in clients), alarm_ns - harness.clock.monotonic_ns())
+        )
+    interval_ns = SECOND + SECOND // 10
+    assert looks == [(PINGS_A_LOOK, 0), (PINGS_A_LOOK, 0), (1, interval_ns)]
 
 
 def test_what_is_due_before_the_next_look_hurries_it(new_harness: NewHarness) -> None:

@@ -83,6 +83,7 @@ class WebSocketConnection(SecuredConnection):
             self.raw.abort()
             return
         self._upgrader.waiting.add(self.raw)
+        self._shell.expect(self)
         self._start_timer()
         if self._listener_tls.options is not None:
             self._accept_handshake(self._listener_tls)
@@ -92,6 +93,7 @@ class WebSocketConnection(SecuredConnection):
 
     def _settled(self) -> None:
         self._stop_timer()
+        self._shell.expect_no_more(self)
         self._upgrader.waiting.discard(self.raw)
 
     def connection_lost(self, exc: Exception | None) -> None:
