@@ -93,7 +93,6 @@ class WebSocketConnection(SecuredConnection):
 
     def _settled(self) -> None:
         self._stop_timer()
-        self._shell.expect_no_more(self)
         self._upgrader.waiting.discard(self.raw)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -101,6 +100,8 @@ class WebSocketConnection(SecuredConnection):
         self._let_go()
         if self._upgrade is not None:
             super().connection_lost(exc)
+        else:
+            self._shell.expect_no_more(self)
 
     def eof_received(self) -> bool:
         return super().eof_received() if self._upgrade is not None else False
@@ -148,6 +149,7 @@ class WebSocketConnection(SecuredConnection):
 
     def _arrived(self, clear: bytes) -> None:
         if self._upgrade is None:
+            self._shell.expect_no_more(self)
             if self._http is None:
                 self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_REQUEST_BYTES)
             self._http.receive_data(clear)
