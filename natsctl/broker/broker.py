@@ -133,7 +133,7 @@ class Broker:
         self.clock = clock
         self.rng = rng
         self.secret_rng = secret_rng or rng
-        """Rng source of nonces and reply subjects: the next must not be guessable from those before."""
+        """Random source of nonces and reply subjects: the next must not be guessable from those before."""
         self.options = options or BrokerOptions()
         self.server_id = self.options.server_id or make_server_id(rng)
         self.server_name = self.options.server_name or self.server_id

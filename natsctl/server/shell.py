@@ -273,7 +273,7 @@ class Shell:
         session = self.broker.connect(host, port, kind)
         connection.session = session
         self.connections[session] = connection
-        self.expect(connection)
+        self.add_silent(connection)
         self.log.debug(f"{connection.name} - Client connection created")
         return session
 
@@ -281,7 +281,7 @@ class Shell:
         """Pass a chunk to the session, and take the turn at once when much was read."""
         session = connection.session
         if not session.login.connected:
-            self.expect_no_more(connection)
+            self.remove_silent(connection)
             if self._are_enough():
                 self._leave_unread()
                 if defer_input(session, iter((data,)), len(data)):
@@ -304,7 +304,7 @@ class Shell:
 
     def postpones(self, connection: SecuredConnection, data: bytes) -> bool:
         """Keep a part of a handshake for a later turn if this one has begun enough, and read no more until then."""
-        self.expect_no_more(connection)
+        self.remove_silent(connection)
         if not self._are_enough():
             return False
         self._leave_unread()
@@ -327,11 +327,11 @@ class Shell:
         if waiting:
             self.wake()
 
-    def expect(self, connection: ClientConnection) -> None:
-        """Pause a connection if many others send at once, unless `expect_no_more` says that it has sent something."""
+    def add_silent(self, connection: ClientConnection) -> None:
+        """Pause a connection if many others send at once, unless `remove_silent` says that it has sent something."""
         self._silent[connection] = None
 
-    def expect_no_more(self, connection: ClientConnection) -> None:
+    def remove_silent(self, connection: ClientConnection) -> None:
         self._silent.pop(connection, None)
 
     def _leave_unread(self) -> None:
@@ -345,14 +345,14 @@ class Shell:
         for _ in range(min(NEW_CONNECTIONS, len(self._unread))):
             connection = self._unread.popleft()
             if not connection.transport.is_closing():
-                self.expect(connection)
+                self.add_silent(connection)
                 connection.resume()
         if self._unread:
             self.wake()
 
     def received_pieces(self, connection: ClientConnection, pieces: Iterator[bytes], size: int) -> None:
         """Pass input of `size` bytes to the session; it accepts the pieces in turn."""
-        self.expect_no_more(connection)
+        self.remove_silent(connection)
         if must_wait(connection.session, size) and defer_input(connection.session, pieces, size):
             self.wake()
             return
@@ -386,7 +386,7 @@ class Shell:
 
     def closed(self, connection: ClientConnection) -> None:
         if self.connections.pop(connection.session, None) is not None:
-            self.expect_no_more(connection)
+            self.remove_silent(connection)
             self._ended.append(connection)
             self.wake()
 

@@ -1,6 +1,6 @@
 """Latency of exported services: the requests that are measured, and the reports that are published about them.
 
-Source: nats-server, shouldSample and ServiceLatency in server/accounts.go. Rng names and hashes of base62 digits
+Source: nats-server, shouldSample and ServiceLatency in server/accounts.go. Random names and hashes of base62 digits
 are made as nats-server makes them.
 """
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _DIGITS: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _BITS: Final = 16
-"""Rng bits of each digit: more than six, so that no digit is noticeably likelier than another."""
+"""Random bits of each digit: more than six, so that no digit is noticeably likelier than another."""
 
 
 def draw_digits(rng: Rng, length: int) -> str:

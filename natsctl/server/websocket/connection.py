@@ -83,7 +83,7 @@ class WebSocketConnection(SecuredConnection):
             self.raw.abort()
             return
         self._upgrader.waiting.add(self.raw)
-        self._shell.expect(self)
+        self._shell.add_silent(self)
         self._start_timer()
         if self._listener_tls.options is not None:
             self._accept_handshake(self._listener_tls)
@@ -101,7 +101,7 @@ class WebSocketConnection(SecuredConnection):
         if self._upgrade is not None:
             super().connection_lost(exc)
         else:
-            self._shell.expect_no_more(self)
+            self._shell.remove_silent(self)
 
     def eof_received(self) -> bool:
         return super().eof_received() if self._upgrade is not None else False
@@ -149,7 +149,7 @@ class WebSocketConnection(SecuredConnection):
 
     def _arrived(self, clear: bytes) -> None:
         if self._upgrade is None:
-            self._shell.expect_no_more(self)
+            self._shell.remove_silent(self)
             if self._http is None:
                 self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_REQUEST_BYTES)
             self._http.receive_data(clear)
