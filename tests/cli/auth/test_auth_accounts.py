@@ -307,25 +307,6 @@ def test_what_exists_is_not_added_again(auth: Run, store: NscStore) -> None:
         assert (auth(*words)[0], files(store)) == (4, before), words
 
 
-def test_without_an_operator_the_way_to_one_is_named(natsctl: Run) -> None:
-    code, _, err = natsctl("auth", "account", "ls")
-    assert (code, "natsctl auth operator add NAME" in err) == (2, True)
-
-
-def test_the_selected_operator_is_used_where_there_are_several(auth: Run, store: NscStore) -> None:
-    store.save(new_operator("TWO"))
-    assert (auth("info", "APP")[0], auth("info", "APP", "--operator", "OP")[0]) == (2, 0)
-    store.apply(store.selecting("OP"))
-    assert auth("info", "APP")[0] == 0
-
-
-def test_a_store_of_the_nats_tool_is_changed(recorded: NscStore, natsctl: Run) -> None:
-    assert natsctl("auth", "account", "exports", "add", "x", "x.>", "ORDERS")[0] == 0
-    assert recorded.operator("RECORDED").account("ORDERS").nats["exports"] == [
-        {"name": "x", "subject": "x.>", "type": "stream"}
-    ]
-
-
 # -- servers
 
 

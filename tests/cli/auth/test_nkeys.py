@@ -103,15 +103,6 @@ def test_nuids_are_unique(natsctl: Run) -> None:
     assert len(made) == 21 and all(one.strip().isalnum() and len(one.strip()) == 22 for one in made)
 
 
-def test_a_dry_run_writes_no_file(natsctl: Run, tmp_path: Path) -> None:
-    assert natsctl("auth", "nkey", "gen", "curve", "--output", "curve.nk")[0] == 0
-    public = natsctl("auth", "nkey", "show", "curve.nk")[1].strip()
-    Path("data").write_text("hello")
-    for words in (("gen", "user"), ("seal", "data", "curve.nk", public)):
-        code, out, _ = natsctl("--dry-run", "auth", "nkey", *words, "--output", "made")
-        assert (code, "made" in out, Path("made").exists()) == (0, True, False), words
-
-
 ACCOUNT, USER, SERVER = (generate_key(kind) for kind in ("account", "user", "server"))
 
 

@@ -6,7 +6,6 @@ import base64
 import json
 import re
 import shutil
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -82,17 +81,6 @@ def test_nothing_is_restored_where_a_stream_exists(natsctl: Run, tmp_path: Path)
     )
 
 
-def test_a_dry_run_of_a_restore_tells_the_order(natsctl: Run, tmp_path: Path) -> None:
-    _fill(natsctl)
-    folder = str(tmp_path / "saved")
-    assert natsctl("account", "backup", folder).code == 0
-    _remove(natsctl)
-    planned = natsctl("account", "restore", folder, "--dry-run", "-j").json
-    assert planned["effect"]["order"] == [["KV_config", "MEM", "ORIGIN"], ["COPY"]]
-    assert len(planned["requests"]) == 4
-    assert natsctl("str", "ls", "-a", "-n").out == ""
-
-
 def test_what_fails_is_told_and_the_rest_is_restored(natsctl: Run, tmp_path: Path) -> None:
     _fill(natsctl)
     assert natsctl("account", "backup", str(tmp_path / "saved")).code == 0
@@ -135,21 +123,6 @@ def test_an_account_without_streams_is_saved_as_an_empty_folder(natsctl: Run, tm
     assert natsctl("account", "backup", str(tmp_path / "saved")).code == 0
     assert list((tmp_path / "saved").iterdir()) == []
     assert natsctl("account", "restore", str(tmp_path / "saved")).code == 2
-
-
-@pytest.mark.reference("nats")
-def test_the_nats_tool_restores_an_account(natsctl: Run, tmp_path: Path) -> None:
-    assert natsctl("str", "add", "A", "--subjects", "a", "--defaults").code == 0
-    assert natsctl("str", "add", "B", "--subjects", "b", "--defaults").code == 0
-    assert natsctl("pub", "a", "x", "-J").code == 0
-    assert natsctl("account", "backup", str(tmp_path / "saved")).code == 0
-    assert [natsctl("str", "rm", name, "-f").code for name in "AB"] == [0, 0]
-    done = subprocess.run(
-        ["nats", "account", "restore", str(tmp_path / "saved")], capture_output=True, text=True, timeout=20
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert natsctl("str", "info", "A", "-j").json["state"]["messages"] == 1
-    assert sorted(natsctl("str", "ls", "-n").out.split()) == ["A", "B"]
 
 
 def _make(natsctl: Run) -> None:

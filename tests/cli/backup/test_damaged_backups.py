@@ -119,16 +119,6 @@ def test_one_damaged_backup_does_not_silence_the_others(offline: Run, forms: dic
     assert offline("backup", "ls", str(tmp_path)).code == 1
 
 
-def test_changing_a_description_by_hand_needs_the_manifest_removed(offline: Run, forms: dict[str, Form]) -> None:
-    path = forms["directory"].path
-    meta = path / "backup.json"
-    meta.write_text(meta.read_text().replace('"max_age": 0', '"max_age": 1'))
-    refused = offline("backup", "cat", str(path), "-j")
-    assert (refused.code, "remove manifest.json" in refused.error["hint"]) == (1, True)
-    (path / "manifest.json").unlink()
-    assert offline("backup", "cat", str(path), "-j").code == 0
-
-
 @pytest.fixture
 def url(shared_server: ServerProcess) -> str:
     """Where the server is; the commands that made the forms ran where none is."""

@@ -184,8 +184,3 @@ def test_a_key_file_that_is_none_is_refused(offline: Run, tmp_path: Path, conten
     ):
         done = offline(*words)
         assert (done.code, done.out, text in done.err) == (2, "", True), done.err
-
-
-def test_a_key_without_obfuscation_is_a_mistake(offline: Run, keys: Path, tmp_path: Path) -> None:
-    done = offline("backup", "edit", str(ORDERS), str(tmp_path / "t"), "--obfuscation-key", str(keys))
-    assert (done.code, "--obfuscation-key is for --obfuscate" in done.err) == (2, True)

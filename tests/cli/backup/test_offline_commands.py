@@ -23,46 +23,14 @@ from natsctl.api.archive.s2 import FrameReader
 Run = Callable[..., Any]
 
 DATA = Path(__file__).parents[2] / "jetstream" / "data"
-RELEASES = ["2.9.25", "2.10.29", "2.11.12", "2.12.4", "2.15.2"]
-
-
-def _directory(folder: Path, archive: Path, meta: Path) -> Path:
-    folder.mkdir(parents=True)
-    shutil.copy(archive, folder / "stream.tar.s2")
-    said = json.loads(meta.read_text())
-    (folder / "backup.json").write_text(json.dumps({"config": said["config"], "state": said["state"]}))
-    return folder
-
-
-def _release(folder: Path, version: str) -> Path:
-    return _directory(folder, DATA / "releases" / f"{version}.s2", DATA / "releases" / f"{version}.json")
 
 
 def _v1(folder: Path) -> Path:
-    return _directory(folder, DATA / "reference_v1_S.s2", DATA / "reference_v1_S.json")
-
-
-@pytest.mark.parametrize("version", RELEASES)
-def test_backups_of_every_release_are_read(offline: Run, tmp_path: Path, version: str) -> None:
-    path = str(_release(tmp_path / "b", version))
-    verdict = offline("backup", "verify", path, "-j")
-    assert verdict.code == 0, verdict.out
-    found = offline("backup", "inspect", path, "-j").json
-    assert found["messages"] == found["state"]["messages"] > 0
-    assert sum(one["messages"] for one in found["subjects"]) == found["messages"]
-    lines = [json.loads(line) for line in offline("backup", "cat", path, "-j").out.splitlines()]
-    assert [lines[0]["seq"], lines[-1]["seq"]] == [
-        found["state"]["first_seq"],
-        max(line["seq"] for line in lines),
-    ]
-    assert len(lines) == found["messages"]
-
-
-def test_consumers_are_told_with_what_they_wait_for(offline: Run, tmp_path: Path) -> None:
-    consumers = offline("backup", "inspect", str(_v1(tmp_path / "b")), "-j").json["consumers"]
-    assert all(one["delivered"] >= one["ack_floor"] and one["config"] for one in consumers)
-    page = offline("backup", "inspect", str(tmp_path / "b")).out
-    assert all(f"{one['name']}: delivered" in page for one in consumers)
+    folder.mkdir(parents=True)
+    shutil.copy(DATA / "reference_v1_S.s2", folder / "stream.tar.s2")
+    said = json.loads((DATA / "reference_v1_S.json").read_text())
+    (folder / "backup.json").write_text(json.dumps({"config": said["config"], "state": said["state"]}))
+    return folder
 
 
 def test_checksums_find_what_the_archive_can_not_tell(offline: Run, tmp_path: Path) -> None:
@@ -72,6 +40,7 @@ def test_checksums_find_what_the_archive_can_not_tell(offline: Run, tmp_path: Pa
     assert offline("backup", "verify", str(made)).code == 0
     meta = made / "backup.json"
     meta.write_text(meta.read_text().replace('"max_age": 0', '"max_age": 1'))
+    assert "remove manifest.json" in offline("backup", "cat", str(made), "-j").error["hint"]
     verdict = offline("backup", "verify", str(made), "-j")
     assert verdict.code == 1
     assert [check["detail"] for check in verdict.json["backups"][0]["checks"] if not check["ok"]] == [
@@ -136,26 +105,6 @@ def test_messages_are_picked_by_subject_time_and_sequence(offline: Run, tmp_path
     assert offline("backup", "cat", path, "--since", "yesterday-ish").code == 2
 
 
-def test_an_edited_backup_has_what_was_picked_under_the_other_name(offline: Run, tmp_path: Path) -> None:
-    path = str(_v1(tmp_path / "b"))
-    lines = [json.loads(line) for line in offline("backup", "cat", path, "-j").out.splitlines()]
-    subject = lines[0]["subject"]
-    wanted = [line for line in lines if line["subject"] == subject]
-    for archive in ("1", "2"):
-        target = str(tmp_path / f"made{archive}")
-        made = offline(
-            "backup", "edit", path, target, "--name", "OTHER", "--subject", subject, "--archive", archive, "-j"
-        )
-        assert made.code == 0, made.err
-        assert (made.json["stream"], made.json["messages"]) == ("OTHER", len(wanted))
-        got = [json.loads(line) for line in offline("backup", "cat", target, "-j").out.splitlines()]
-        assert got == wanted
-        assert offline("backup", "verify", target).code == 0
-    planned = offline("backup", "edit", path, str(tmp_path / "not"), "--subject", subject, "--dry-run", "-j")
-    assert (planned.json["effect"]["messages"], (tmp_path / "not").exists()) == (len(wanted), False)
-    assert offline("backup", "edit", path, str(tmp_path / "made1")).code == 2
-
-
 def test_names_and_bodies_can_not_drive_a_terminal(offline: Run, tmp_path: Path) -> None:
     path = _v1(tmp_path / "b")
     said = json.loads((path / "backup.json").read_text())
@@ -165,7 +114,7 @@ def test_names_and_bodies_can_not_drive_a_terminal(offline: Run, tmp_path: Path)
 
 
 SAVED = Path(__file__).parent / "nats"
-TOOL_RELEASES = sorted(path.name for path in SAVED.iterdir())
+TOOL_RELEASES = ["0.1.6", "0.2.4", "0.4.0", "0.5.1"]
 SEQUENCES = [1, 2, 4, 5, 6]
 
 
@@ -173,10 +122,6 @@ def _nats(*words: str) -> str:
     done = subprocess.run(["nats", *words], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
-
-
-def test_there_are_backups_of_four_releases() -> None:
-    assert TOOL_RELEASES == ["0.1.6", "0.2.4", "0.4.0", "0.5.1"]
 
 
 @pytest.mark.parametrize("release", TOOL_RELEASES)
@@ -223,7 +168,8 @@ def test_the_tool_validates_and_restores_what_was_saved_here(natsctl: Run, tmp_p
 
 def test_an_edited_backup_is_valid_for_the_tool(offline: Run, tmp_path: Path) -> None:
     target = tmp_path / "FEW"
-    assert offline("backup", "edit", str(SAVED / "0.2.4" / "ORDERS"), str(target), "--seq", "2-4").code == 0
+    edit = ("backup", "edit", str(SAVED / "0.2.4" / "ORDERS"), str(target), "--seq", "2-4")
+    assert [offline(*edit).code for _ in range(2)] == [0, 2], "a backup that exists is not replaced"
     assert json.loads((target / "manifest.json").read_text())["files"][1]["name"] == "stream.arc.s2"
     assert offline("backup", "verify", str(target)).code == 0
     said = offline("backup", "info", str(target), "--subjects", "-j").json
@@ -299,6 +245,7 @@ def test_a_bucket_is_compacted_to_its_newest_values(natsctl: Run, tmp_path: Path
         ("--first-seq 5 --last-seq 4", "--first-seq: 5 is after --last-seq 4"),
         ("--header :x", "--header: invalid header name ''"),
         ("--exclude-subject a..b", "--exclude-subject: invalid subject 'a..b'"),
+        ("--obfuscation-key keys.json", "--obfuscation-key is for --obfuscate"),
     ],
 )
 def test_an_edit_that_means_nothing_is_refused(offline: Run, tmp_path: Path, flags: str, text: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -51,14 +50,6 @@ def test_an_older_backup_is_replaced_only_with_force(natsctl: Run, tmp_path: Pat
         assert (refused.code, "--force" in refused.error["hint"]) == (2, True)
         assert natsctl("str", "backup", "S", target, "--force").code == 0
     assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith((".", "b"))) == ["b", "b.tgz"]
-
-
-@pytest.mark.ours("files and messages on this side")
-def test_an_unknown_stream_is_told_with_what_may_have_been_meant(natsctl: Run, tmp_path: Path) -> None:
-    _fill(natsctl, stream="ORDERS")
-    done = natsctl("str", "backup", "ORDRES", str(tmp_path / "b"), "-j")
-    assert (done.code, "ORDERS" in done.error["hint"]) == (3, True)
-    assert not (tmp_path / "b").exists()
 
 
 def test_a_stream_in_memory_comes_back(natsctl: Run, tmp_path: Path) -> None:
@@ -109,24 +100,6 @@ def _directory(tmp_path: Path, archive: Path) -> Path:
     meta = json.loads(archive.with_suffix(".json").read_text())
     (folder / "backup.json").write_text(json.dumps({"config": meta["config"], "state": meta["state"]}))
     return folder
-
-
-@pytest.mark.ours("files and messages on this side")
-def test_without_a_terminal_the_lines_of_a_backup_have_a_time(natsctl: Run, tmp_path: Path) -> None:
-    _fill(natsctl)
-    lines = natsctl("str", "backup", "S", str(tmp_path / "b")).err.splitlines()
-    assert re.fullmatch(r'\d\d:\d\d:\d\d Starting backup of Stream "S" with \d+ B', lines[0])
-    assert "compressed data in 1 chunk " in lines[-1]
-
-
-@pytest.mark.ours("files and messages on this side")
-def test_a_person_types_the_name_of_what_is_replaced(natsctl: Run, person: Run, tmp_path: Path) -> None:
-    _fill(natsctl)
-    assert natsctl("str", "backup", "S", str(tmp_path / "b")).code == 0
-    one = person("str", "restore", str(tmp_path / "b"), "--on-existing", "replace")
-    one.answers("Really replace Stream S (2 messages", "S\r")
-    status, screen = one.end()
-    assert (status, 'Replaced stream "S" in' in screen) == (0, True)
 
 
 @pytest.mark.ours("files and messages on this side")
