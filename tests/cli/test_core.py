@@ -108,9 +108,13 @@ PLAIN = (
 )  # fmt: skip
 """Command lines that a plain server is asked without what is slow to import."""
 SLOW = {
-    "asyncio", "base64", "dataclasses", "importlib", "inspect", "msgspec", "nats", "orjson", "pathlib", "rich",
-    "selectors", "shutil", "socket", "ssl", "subprocess", "tempfile", "threading", "typer", "typing", "yaml",
+    "asyncio", "base64", "dataclasses", "importlib", "inspect", "msgspec", "nats", "orjson", "pathlib",
+    "prompt_toolkit", "questionary", "rich", "selectors", "shutil", "socket", "ssl", "subprocess", "tempfile",
+    "threading", "typer", "typing", "yaml",
 }  # fmt: skip
+COMPLETION = "__complete zsh stream add X --st"
+SLOWEST = {"asyncio", "dataclasses", "nats", "questionary", "rich", "typer", "yaml"}
+"""What a completion does without."""
 
 
 @pytest.mark.ours("what is imported depends on no server")
@@ -118,13 +122,15 @@ def test_a_plain_server_is_asked_without_what_is_slow_to_import(natsctl: Run) ->
     for line in ("str add ORDERS --subjects ORDERS.*", "con add ORDERS NEW --pull", "kv add CONFIG"):
         assert natsctl(*line.split()).code == 0
     code = (
-        "import sys; from natsctl.cli.main import run; slow = set(sys.argv[2].split());\n"
-        "for line in sys.argv[3:]:\n"
-        "    print(line, run(['-s', sys.argv[1], *line.split()]), *sorted(slow & set(sys.modules)), file=sys.stderr)"
+        "import sys; from natsctl.cli.main import run; slow = set(sys.argv[1].split());\n"
+        "for line in sys.argv[2:]:\n"
+        "    print(line, run(line.split()), *sorted(slow & set(sys.modules)), file=sys.stderr)"
     )
-    words = [os.environ["NATS_URL"], " ".join(SLOW), *PLAIN]
-    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True)
-    assert [line for line in done.stderr.splitlines() if "Published" not in line] == [f"{line} 0" for line in PLAIN]
+    words, environment = [" ".join(SLOW), *PLAIN, COMPLETION], {**os.environ, "NATSCTL_COMPLETION_MS": "20000"}
+    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, env=environment)
+    *told, completed = [line for line in done.stderr.splitlines() if "Published" not in line]
+    assert told == [f"{line} 0" for line in PLAIN]
+    assert SLOWEST.isdisjoint(completed.removeprefix(COMPLETION).split()) and "--storage\t" in done.stdout
     assert '"config"' in done.stdout
     assert '"seq": 2' in done.stdout
     assert '"value": "value"' in done.stdout

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -125,15 +124,3 @@ async def test_what_is_sorted_waits_for_every_page(shared_server: ServerProcess)
         api.release()
         out, _ = await child.communicate()
     assert out.split() == [b"E", b"D", b"C", b"B", b"A"]
-
-
-def test_names_are_listed_without_models_and_pictures(shared_server: ServerProcess) -> None:
-    """What is not needed is not imported: it would be most of the time that a short command takes."""
-    code = (
-        "import sys; from natsctl.cli.main import run; code = run(sys.argv[1:]);"
-        "print(*sorted({'msgspec', 'rich', 'yaml', 'questionary', 'prompt_toolkit'} & set(sys.modules)));"
-        "sys.exit(code)"
-    )
-    words = ["-s", shared_server.url, "stream", "ls", "-n"]
-    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True)
-    assert (done.returncode, done.stdout.split()) == (0, []), done.stderr

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from natsctl.api.errors import ApiResponseError, NatsctlError, ProtocolError
+from natsctl.api.errors import ApiResponseError, NatsctlError, ProtocolError, UnreachableError
 from natsctl.api.stream import StreamConfig
 from natsctl.client.manager import Manager
-from natsctl.client.messaging.consumers import PullOptions, take
+from natsctl.client.messaging.consumers import PullOptions, pull, take
+from natsctl.client.messaging.messages import acknowledge, publish
 from natsctl.client.requests import Answer, JetStreamNotEnabledError
 from tests.client.conftest import connected
 
@@ -53,6 +54,19 @@ async def test_pull_tells_why_a_consumer_cannot_be_read(server: Any) -> None:
         await manager.consumer_create("ORDERS", push)
         with pytest.raises(NatsctlError, match="push"):
             [m async for m in take(manager, "ORDERS", "PUSH", PullOptions(), {})]
+
+
+@pytest.mark.both
+async def test_an_ack_that_nobody_takes_is_a_failure(server: Any) -> None:
+    async with await connected(server.url) as connection:
+        manager = Manager(connection)
+        await manager.stream_create(ORDERS)
+        await manager.consumer_create("ORDERS", {"durable_name": "NEW", "ack_policy": "explicit"})
+        await publish(manager, "ORDERS.new", b"x")
+        async for message in pull(manager, "ORDERS", "NEW", {"batch": 1, "expires": 10**9}):
+            await manager.consumer_delete("ORDERS", "NEW")
+            with pytest.raises(UnreachableError, match="the consumer was removed"):
+                await acknowledge(manager, message)
 
 
 @pytest.mark.both

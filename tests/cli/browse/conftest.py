@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import os
 import re
 from collections.abc import AsyncIterator, Callable
@@ -75,14 +76,7 @@ class Browsing:
         for x, y, part in re.findall(r'<text [^>]*x="([\d.]+)" y="([\d.]+)"[^>]*>(.*?)</text>', picture):
             rows.setdefault(float(y), []).append((float(x), part))
         lines = ("".join(part for _, part in sorted(row)) for _, row in sorted(rows.items()))
-        text = "\n".join(lines).replace("&#160;", " ")
-        return (
-            text.replace("&gt;", ">")
-            .replace("&lt;", "<")
-            .replace("&quot;", '"')
-            .replace("&#x27;", "'")
-            .replace("&amp;", "&")
-        )
+        return html.unescape("\n".join(lines)).replace("\xa0", " ")
 
     def looks_like(self, name: str) -> None:
         """Compare the screen with its picture, but for times, versions and ports."""

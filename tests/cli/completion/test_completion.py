@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -200,20 +199,6 @@ def test_a_server_that_does_not_answer_is_waited_for_no_longer_than_a_person_wai
         )
         assert done.communicate(timeout=60) == ("", "")
         assert (done.returncode, patient.poll()) == (0, None)
-
-
-def test_nothing_slow_is_loaded() -> None:
-    program = (
-        "import sys; from natsctl.cli.main import run; run(['__complete', 'zsh', 'stream', 'add', 'X', '--st']);"
-        "print(sorted({'typer', 'nats', 'rich', 'asyncio', 'questionary', 'yaml', 'dataclasses'}"
-        " & set(sys.modules)), file=sys.stderr)"
-    )
-    environment = {**os.environ, "NATSCTL_COMPLETION_MS": "20000"}
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=True, env=environment
-    )
-    assert done.stdout.startswith("--storage\t")
-    assert done.stderr == "[]\n"
 
 
 @pytest.mark.parametrize(

@@ -11,20 +11,11 @@ from typing import Any
 
 import pytest
 
-from natsctl.testing.process import ServerProcess
 from tests.cli.conftest import groups_of
 
 Run = Callable[..., Any]
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "configs"
-
-
-def test_a_pull_consumer_takes_its_defaults(orders: Run) -> None:
-    info = orders("con", "add", "ORDERS", "NEW", "--filter", "ORDERS.received", "--sample", "100", "-j").json
-    config = info["config"]
-    assert (config["durable_name"], config["ack_policy"], config["deliver_policy"]) == ("NEW", "explicit", "all")
-    assert (config["filter_subject"], config["sample_freq"]) == ("ORDERS.received", "100")
-    assert "deliver_subject" not in config
 
 
 def test_a_push_consumer_takes_its_defaults(orders: Run) -> None:
@@ -108,29 +99,6 @@ def test_an_ephemeral_consumer_needs_no_name(orders: Run) -> None:
     assert "durable_name" not in info["config"]
 
 
-def test_an_ack_that_nobody_takes_is_a_failure(orders: Run, shared_server: ServerProcess) -> None:
-    from natsctl.api.errors import UnreachableError
-    from natsctl.cli.framework.session import GlobalOptions, Session
-    from natsctl.client.manager import Manager
-    from natsctl.client.messaging.consumers import pull
-    from natsctl.client.messaging.messages import acknowledge
-
-    orders("con", "add", "ORDERS", "C", "--pull")
-    orders("pub", "ORDERS.a", "x", "-q")
-
-    async def work(manager: Manager) -> None:
-        async for message in pull(manager, "ORDERS", "C", {"batch": 1, "expires": 10**9}):
-            await manager.consumer_delete("ORDERS", "C")
-            with pytest.raises(UnreachableError, match="the consumer was removed"):
-                await acknowledge(manager, message)
-
-    session = Session(GlobalOptions(server=shared_server.url))
-    try:
-        session.run(work)
-    finally:
-        session.close()
-
-
 def config_of(run: Run, name: str) -> dict[str, Any]:
     config: dict[str, Any] = run("con", "info", "ORDERS", name, "-j").json["config"]
     return config
@@ -174,18 +142,6 @@ def test_a_file_may_say_which_stream(orders: Run, tmp_path: Path, key: str) -> N
 
 
 @pytest.mark.ours("files and editors on this side")
-def test_validating_and_writing_need_neither_stream_nor_server(
-    natsctl: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("NATS_URL", "nats://127.0.0.1:1")
-    file = tmp_path / "c.json"
-    assert natsctl("con", "add", "ORDERS", "C", "--output", str(file)).code == 0
-    assert json.loads(file.read_text())["durable_name"] == "C"
-    assert file.stat().st_mode & 0o777 == 0o600
-    assert natsctl("con", "add", "--config", str(file), "--validate").json["durable_name"] == "C"
-
-
-@pytest.mark.ours("files and editors on this side")
 def test_names_of_fields_in_the_technical_preview_are_read(orders: Run, tmp_path: Path) -> None:
     file = tmp_path / "old.json"
     old = {"delivery_subject": "out.old", "stream_seq": 1, "start_time": "0001-01-01T00:00:00Z"}
@@ -201,19 +157,6 @@ def test_names_of_fields_in_the_technical_preview_are_read(orders: Run, tmp_path
     assert "delivery_subject is ignored: deliver_subject is given too" in done.err
     file.write_text(json.dumps({"durable_name": "NEW", "deliver_subjekt": "x"}))
     assert orders("con", "add", "ORDERS", "--config", str(file)).code == 2
-
-
-def test_unset_takes_a_field_away_and_nothing_else(orders: Run) -> None:
-    orders("con", "add", "ORDERS", "C", "--max-deliver", "5", "--metadata", "team=a,b", "--metadata", "tier=1")
-    before = config_of(orders, "C")
-    done = orders("con", "edit", "ORDERS", "C", "--unset", "max-deliver,metadata.tier", "-f")
-    assert (done.code, "  Maximum Deliveries (max_deliver): 5 → (none)\n" in done.err) == (0, True)
-    after = config_of(orders, "C")
-    assert (after["max_deliver"], "tier" in after["metadata"], after["metadata"]["team"]) == (-1, False, "a,b")
-    assert {**after, "metadata": 0, "max_deliver": 0} == {**before, "metadata": 0, "max_deliver": 0}
-    wrong = orders("con", "edit", "ORDERS", "C", "--unset", "max_delivery")
-    assert (wrong.code, 'did you mean "max_deliver"' in wrong.err) == (2, True)
-    assert orders("con", "edit", "ORDERS", "C", "--unset", "durable_name").code == 2
 
 
 def test_a_dry_run_of_an_edit_shows_the_difference_and_the_request(orders: Run) -> None:
@@ -262,34 +205,6 @@ def test_a_faulty_empty_or_untouched_document_changes_nothing(
     monkeypatch.setenv("VISUAL", f"sed -i '{edit}'" if edit else "true")
     assert orders("con", "edit", "ORDERS", "C", "-i").code == code
     assert config_of(orders, "C") == before
-
-
-@pytest.mark.ours("files and editors on this side")
-def test_without_an_editor_and_a_terminal_the_variable_is_named(orders: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    orders("con", "add", "ORDERS", "C")
-    monkeypatch.delenv("VISUAL", raising=False)
-    monkeypatch.delenv("EDITOR", raising=False)
-    done = orders("con", "edit", "ORDERS", "C", "-i")
-    assert (done.code, "EDITOR" in done.err) == (2, True)
-
-
-def test_a_file_is_merged_or_replaces(orders: Run, tmp_path: Path) -> None:
-    orders("con", "add", "ORDERS", "C", "--max-deliver", "5", "--description", "d", "--filter", "ORDERS.a")
-    file = tmp_path / "c.yaml"
-    file.write_text("ack_policy: explicit\nack_wait: 1m\n")
-    assert orders("con", "edit", "ORDERS", "C", "--config", str(file), "-f").code == 0
-    config = config_of(orders, "C")
-    assert (config["ack_wait"], config["max_deliver"], config["description"]) == (60 * 10**9, 5, "d")
-    file.write_text("name: OTHER\nack_policy: explicit\nack_wait: 1m\n")
-    done = orders("con", "edit", "ORDERS", "C", "--config", str(file), "-f")
-    changed = [line.strip() for line in done.err.splitlines() if " → " in line]
-    assert [line.partition(":")[0] for line in changed] == [
-        *("Description (description)", "Maximum Deliveries (max_deliver)", "Filter Subject (filter_subject)"),
-    ]
-    config = config_of(orders, "C")
-    assert (config["ack_wait"], config["max_deliver"]) == (60 * 10**9, -1)
-    assert "description" not in config
-    assert orders("con", "edit", "ORDERS", "C", "--replace").code == 2
 
 
 def test_a_copy_leaves_out_what_the_server_noted(orders: Run) -> None:

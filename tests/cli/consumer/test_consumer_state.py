@@ -121,14 +121,6 @@ def test_removing_needs_no_listing_when_forced(orders: Run) -> None:
     assert [one.rpartition("API.")[2].rstrip(":") for one in asked] == ["CONSUMER.DELETE.ORDERS.C"]
 
 
-def test_what_needs_a_cluster_says_so(orders: Run) -> None:
-    orders("con", "add", "ORDERS", "C", "--pull")
-    for words in (("step-down", "ORDERS", "C"), ("balance", "ORDERS")):
-        done = orders("con", "cluster", *words, "-f")
-        assert (done.code, "not clustered" in done.err) == (1, True)
-    assert orders("con", "cluster", "step-down", "ORDERS", "NOPE", "-f").code == 3
-
-
 def test_a_graph_plots_what_is_outstanding_and_how_fast_it_goes(fed: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("LINES", "40")

@@ -50,13 +50,6 @@ def test_a_secret_may_come_from_stdin(ctx: Run, home: Path, flag: str, key: str)
     assert ctx("add", "prod", "--password", "y", "--password-stdin", stdin=b"x").code == 2
 
 
-def test_contexts_are_listed_by_name(ctx: Run) -> None:
-    for name in ("a-b", "a", "a.b"):
-        assert ctx("add", name, "-s", "nats://h:1").code == 0
-    assert ctx("ls", "--names").out == "a\na-b\na.b\n"
-    assert [one["name"] for one in ctx("ls", "-j").json] == ["a", "a-b", "a.b"]
-
-
 def test_a_dry_run_shows_the_file_and_writes_nothing(ctx: Run, home: Path) -> None:
     said = ctx("add", "prod", "-s", "nats://p:1", "--password", "p", "--select", "--dry-run", "-j").json
     first, second = said["requests"]
@@ -159,20 +152,6 @@ def test_the_keys_of_the_three_descriptions_are_the_same() -> None:
     known = {name for name in Settings._fields if name not in ("timeout_s", "tls_insecure")}
     assert known <= set(EMPTY)
     assert set(Keys.__struct_fields__) == set(EMPTY)
-
-
-def test_a_person_picks_a_context(person: Run, home: Path, ctx: Run) -> None:
-    for name in ("alpha", "beta"):
-        ctx("add", name, "-s", "nats://p:1")
-    someone = person("context", "select")
-    someone.answers("Select a Context", "bet\r")
-    status, seen = someone.end()
-    assert status == 0
-    assert "Context beta (selected)" in seen
-    other = person("context", "rm", "alpha")
-    other.answers("type alpha to do it", "alpha\r")
-    assert other.end()[0] == 0
-    assert ctx("ls", "--names").out == "beta\n"
 
 
 def _file(home: Path, name: str) -> Path:

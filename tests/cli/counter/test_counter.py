@@ -22,11 +22,6 @@ def counting(natsctl: Run) -> Run:
     return natsctl
 
 
-def test_a_counter_shows_its_value_and_nothing_else(counting: Run) -> None:
-    done = counting("ctr", "get", "hits.a")
-    assert (done.code, done.out, done.err) == (0, "3\n", "")
-
-
 def test_a_counter_as_json_is_text_so_that_no_digit_is_lost(counting: Run) -> None:
     assert counting("ctr", "incr", "hits.big", LARGE, "-j").json["val"] == LARGE
     assert counting("ctr", "incr", "hits.big", LARGE).out.strip() == str(2 * int(LARGE))
@@ -82,12 +77,6 @@ def test_what_was_never_counted_is_not_found(counting: Run, subject: str) -> Non
     done = counting("counter", "get", subject, "-j")
     assert (done.code, done.out) == (3, "")
     assert done.error["subject"] == subject
-
-
-def test_a_stream_that_is_not_there_is_not_found(counting: Run) -> None:
-    done = counting("counter", "get", "hits.a", "--stream", "HIT", "-j")
-    assert (done.code, done.error["err_code"]) == (3, 10059)
-    assert "HITS" in done.error["hint"]
 
 
 def test_messages_of_another_stream_are_no_counters(natsctl: Run) -> None:

@@ -74,16 +74,6 @@ def test_edit_changes_what_was_asked_and_nothing_else(natsctl: Run) -> None:
     assert natsctl("kv", "edit", "B", "--unset", "nonsense").code == 2
 
 
-def test_a_dry_edit_ends_with_drift_and_shows_the_request(natsctl: Run) -> None:
-    natsctl("kv", "add", "B")
-    done = natsctl("kv", "edit", "B", "--ttl", "1d", "--dry-run", "-j")
-    assert done.code == 10
-    assert done.json["requests"][0]["subject"] == "$JS.API.STREAM.UPDATE.KV_B"
-    assert {"path": "max_age", "old": 0, "new": DAY_NS} in done.json["effect"]["differences"]
-    assert natsctl("kv", "edit", "B", "--ttl", "0", "--dry-run").code == 0
-    assert config_of(natsctl, "B")["max_age"] == 0
-
-
 def test_keys_of_other_buckets_are_taken_in_under_the_own_name(natsctl: Run) -> None:
     natsctl("kv", "add", "A")
     natsctl("kv", "add", "C")
@@ -159,20 +149,6 @@ def test_a_removed_bucket_is_gone_with_what_it_held(natsctl: Run) -> None:
         "success": True,
         "missing": True,
     }
-
-
-@pytest.mark.ours("what is shown and asked on this side")
-def test_a_person_picks_a_bucket_and_types_its_name_to_remove_it(natsctl: Run, person: Run) -> None:
-    natsctl("kv", "add", "B")
-    natsctl("kv", "add", "C")
-    one = person("kv", "info")
-    one.answers("Select a Bucket", "\x1b[B\r")
-    code, seen = one.end()
-    assert (code, "Bucket Name: C" in seen) == (0, True)
-    one = person("kv", "rm", "C", "--all")
-    one.answers("type C to do it", "C\r")
-    assert one.end()[0] == 0
-    assert natsctl("kv", "ls", "-n").out == "B\n"
 
 
 @pytest.fixture

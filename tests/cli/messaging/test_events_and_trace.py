@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -222,13 +221,6 @@ def test_a_trace_shows_the_trace_context_of_its_message(stored: Run, parent: str
     done = stored("trace", "s.a", "hello", "-H", f"traceparent:{parent}")
     first = done.out.splitlines()[0]
     assert (done.code, first) == (0, shown) if shown else first.startswith("Server ")
-
-
-def test_a_trace_context_stays_with_a_message_that_is_stored(stored: Run) -> None:
-    parent = f"00-{'ab' * 16}-{'cd' * 8}-01"
-    assert stored("pub", "s.a", "hello", "-H", f"traceparent:{parent}", "-H", "tracestate:a=1", "-J").code == 0
-    block = base64.b64decode(stored("str", "get", "S", "1", "-j").json["hdrs"]).decode()
-    assert f"traceparent: {parent}\r\ntracestate: a=1\r\n" in block
 
 
 def test_a_trace_delivers_when_asked_to(stored: Run) -> None:

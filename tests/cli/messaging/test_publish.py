@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import itertools
 import json
-import os
 import re
 import subprocess
 import sys
@@ -294,14 +293,6 @@ def test_a_person_at_a_terminal_types_the_body(stored: Run, person: Run) -> None
     typing.child.send("typed\r\x04")
     assert typing.end()[0] == 0
     assert base64.b64decode(stored("str", "get", "S", "1", "-j").json["data"]) == b"typed\n"
-
-
-def test_a_file_as_stdin_is_the_body(stored: Run, shared_server: ServerProcess, tmp_path: Path) -> None:
-    (tmp_path / "body").write_bytes(b"\x00file\n")
-    with (tmp_path / "body").open("rb") as file:
-        command = [sys.executable, "-m", "natsctl", "-s", shared_server.url, "pub", "s.a", "-q", "-J"]
-        subprocess.run(command, stdin=file, env=os.environ, timeout=60, check=True)
-    assert base64.b64decode(stored("str", "get", "S", "1", "-j").json["data"]) == b"\x00file\n"
 
 
 def test_lines_go_out_as_they_come(stored: Run, begun: Run) -> None:

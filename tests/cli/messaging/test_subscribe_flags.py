@@ -139,26 +139,6 @@ def test_of_several_starts_one_is_taken_and_named(five: Run) -> None:
 
 
 @pytest.mark.ours("how messages are shown")
-def test_the_line_before_stored_messages_says_how_they_are_read(five: Run) -> None:
-    for words, line in (
-        (("--stream", "S", "--last"), 'JetStream Stream "S" holding messages with subject s.* starting with the last'),
-        (("s.b", "--direct", "--all"), "JetStream Stream (direct) holding messages with subject s.b starting with the"),
-        (
-            ("s.*", "--since", "1h"),
-            'JetStream Stream "S" holding messages with subject s.* starting with messages since 1h',
-        ),
-        (("s.*", "--durable", "D"), 'JetStream Stream "S" using new pull consumer "D"'),
-        (("s.*", "--durable", "D", "-I", "s.x"), 'Stream "S" using existing pull consumer "D", ignoring s.x'),
-    ):
-        assert line in five("sub", *words, "--raw", "--count", "1").err, words
-        assert five("sub", *words, "--count", "1", "-j").err == ""
-    shown = five("sub", "s.b", "--direct", "--all", "-T").out
-    assert "[#1] Received JetStream message (direct): stream: S seq " in shown
-    five("con", "add", "S", "P", "--target", "out", "--wait", "1m")
-    assert 'using existing push consumer "P"' in five("sub", "--stream", "S", "--durable", "P", "--count", "1").err
-
-
-@pytest.mark.ours("how messages are shown")
 def test_messages_are_dumped_as_the_nats_tool_writes_them(five: Run, tmp_path: Path) -> None:
     five("pub", "s.c", b"\xff".decode("latin1"), "-H", "K:1", "-H", "K:2", "-q", "-J")
     five("sub", "s.b", "--all", "-T", "--dump", str(tmp_path / "b"))
@@ -191,12 +171,6 @@ def test_subjects_headers_and_times_only(five: Run) -> None:
     assert stamped and stamped[1] in five("str", "get", "S", "--last-for", "s.b", "-j").json["time"], (
         "when it was stored"
     )
-
-
-@pytest.mark.ours("how messages are shown")
-def test_bodies_are_translated_by_a_program(five: Run) -> None:
-    done = five("sub", "s.b", "--all", "-T", "--raw", "--translate", "echo {{Subject}}")
-    assert done.out == "s.b\n"
 
 
 @pytest.mark.ours("how messages are shown")

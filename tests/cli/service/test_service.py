@@ -113,11 +113,6 @@ def test_a_request_reaches_the_endpoint_and_is_counted(natsctl: Run, echo: EchoS
     assert row.split("│")[3].strip() == "5"
 
 
-def test_answers_go_through_a_program_first(natsctl: Run, echo: EchoService) -> None:
-    done = natsctl("service", "request", "demo", "echo", "hello", "-r", "--translate", "tr a-z A-Z")
-    assert (done.code, done.out) == (0, "HELLO\n\n\n")
-
-
 def test_an_endpoint_that_is_not_there_is_not_found(natsctl: Run, echo: EchoService) -> None:
     done = natsctl("service", "request", "demo", "ecko", "x", "-j")
     assert (done.code, done.out) == (3, "")

@@ -244,29 +244,12 @@ def test_what_info_prints_replaces_a_stream_without_difference(natsctl: Run, tmp
         assert natsctl("str", "edit", name, "--dry-run").code == 0, name
 
 
-@pytest.mark.ours("files and editors on this side")
-def test_an_editor_changes_what_it_changed_and_nothing_else(natsctl: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    natsctl(*RICH)
-    before = config(natsctl)
-    monkeypatch.delenv("VISUAL", raising=False)
-    monkeypatch.setenv("EDITOR", "sed -i -e 's/^duplicate_window:.*/duplicate_window: 30s/'")
-    assert natsctl("str", "edit", "S", "-i", "-f").code == 0
-    assert config(natsctl) == {**before, "duplicate_window": 30 * 10**9}
-
-
 def test_sources_are_changed_by_name_and_keep_their_filters(natsctl: Run) -> None:
     for name in ("A", "B"):
         natsctl("str", "add", name, "--subjects", f"{name}.*")
     natsctl("str", "add", "T", "--source", '{"name": "A", "filter_subject": "A.x"}')
     assert natsctl("str", "edit", "T", "--source", "A", "--source", "B", "-f").code == 0
     assert config(natsctl, "T")["sources"] == [{"name": "A", "filter_subject": "A.x"}, {"name": "B"}]
-
-
-def test_a_mirror_becomes_a_stream_of_its_own(natsctl: Run) -> None:
-    natsctl("str", "add", "A", "--subjects", "a")
-    natsctl("str", "add", "M", "--mirror", "A")
-    assert natsctl("str", "edit", "M", "--no-mirror", "--subjects", "m", "-f").code == 0
-    assert "mirror" not in config(natsctl, "M")
 
 
 def test_adding_what_exists_is_fine_where_that_was_said(natsctl: Run) -> None:

@@ -55,12 +55,6 @@ def test_a_view_takes_nothing_from_a_queue(natsctl: Run, retention: str) -> None
     assert natsctl("str", "info", "Q", "-j").json["state"]["messages"] == 3
 
 
-@pytest.mark.ours("how messages are shown")
-def test_bodies_are_translated(filled: Run) -> None:
-    assert filled("str", "get", "S", "5", "--translate", "sed s/^/{{Subject}}=/").out.endswith("\n\ns.a=5\n\n")
-    assert filled("str", "view", "S", "1", "--raw", "--translate", "tr 1 9").out.startswith("9\n")
-
-
 def test_gaps_are_ranges_in_every_form(filled: Run) -> None:
     assert filled("str", "gaps", "S", "-j").json == [[3, 4], [6, 6]]
     assert filled("str", "gaps", "S", "--json").json == [[3, 4], [6, 6]]
@@ -238,14 +232,6 @@ def test_messages_go_by_age(ten: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     assert ten("str", "purge", "S", "--older-than", "1h", "-f", "-j").json["purged"] == 0
 
 
-def test_what_would_go_is_told_before(ten: Run) -> None:
-    assert ten("str", "purge", "S", "--subject", "s.b").code == 2
-    told = ten("str", "purge", "S", "--subject", "s.b", "--dry-run").out
-    assert "messages: 4" in told
-    assert "first seq: 7\nlast seq: 10" in told
-    assert "Purged 4 messages" in ten("str", "purge", "S", "--subject", "s.b", "-f").err
-
-
 def test_several_streams_are_purged_by_pattern_and_only_by_force(ten: Run) -> None:
     ten("str", "add", "S2", "--subjects", "t")
     ten("str", "add", "KV_S", "--subjects", "$KV.S.>")
@@ -290,19 +276,3 @@ def test_a_sealed_stream_stays_so_and_a_refusal_is_told(ten: Run) -> None:
     assert (again.code, "sealed already" in again.err) == (0, True)
     assert ten("str", "purge", "S", "-f").code == 1
     assert ten("str", "seal", "NOPE", "-f").code == 3
-
-
-@pytest.mark.ours("how messages are shown")
-def test_whole_streams_go_only_when_their_name_is_typed(person: Callable[..., Any], ten: Run) -> None:
-    one = person("str", "rm", "S")
-    one.sees("Stream S holds 9 messages")
-    one.answers("Really delete Stream S: type S to do it", "y\r")
-    one.sees("y is not S")
-    one.child.send("\x15\r")
-    assert one.end()[0] == 0
-    assert ten("str", "info", "S").code == 0
-    one = person("str", "purge", "S")
-    one.sees("9 messages of Stream S would be removed")
-    one.answers("type S to do it", "S\r")
-    assert one.end()[0] == 0
-    assert ten("str", "info", "S", "-j").json["state"]["messages"] == 0
