@@ -45,7 +45,6 @@ from natsctl.broker.refusals import (
 from natsctl.broker.routes import DOLLAR, DOT, walk_ways
 from natsctl.broker.subscription import Subscription, delivery_filter_of
 from natsctl.broker.timers import Timers
-from natsctl.wire.client import PONG_LINE
 from natsctl.wire.ops import (
     CONNECT,
     HPUB,
@@ -64,6 +63,7 @@ from natsctl.wire.ops import (
 )
 from natsctl.wire.parser import Parser
 from natsctl.wire.publish_run import RESERVED_FIRST, RESERVED_HEADS, RUN_MIN
+from natsctl.wire.server_frames import PONG_LINE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

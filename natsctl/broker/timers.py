@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from natsctl.broker.refusals import CloseReason
-from natsctl.wire.client import PING_LINE
+from natsctl.wire.server_frames import PING_LINE
 
 if TYPE_CHECKING:
     from natsctl.broker.session import Session

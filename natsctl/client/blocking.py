@@ -19,8 +19,8 @@ from functools import partial
 from types import coroutine
 
 from natsctl.hints import TYPE_CHECKING, Any, Final, Generic, NoReturn, TypeVar
-from natsctl.wire.client import PING_LINE, ClientCredentials, ClientProtocol, encode_pub, encode_sub, encode_unsub
-from natsctl.wire.server_frames import BrokenFrameError, FrameBuffer, frames
+from natsctl.wire.client import ClientCredentials, ClientProtocol, encode_pub, encode_sub, encode_unsub
+from natsctl.wire.server_frames import PING_LINE, BrokenFrameError, FrameBuffer, frames
 
 if TYPE_CHECKING:
     import socket

@@ -10,6 +10,7 @@ _Text = bytes | None
 _MessageColumns = tuple[bytes, bytes, bytes, bytes, _Text, _Text, _Text, _Text]
 _Place = tuple[int, int, int, int]
 
+def trim_memory() -> None: ...
 def frame(
     salt: int, synced_seq: int, seq: int, ts_ns: int, flags: int, subject: bytes, header: bytes, payload: bytes, /
 ) -> bytes: ...

@@ -2,7 +2,24 @@
 
 #include "native.h"
 
-static PyMethodDef *const parts[] = {archive_methods, column_methods,   frame_methods,
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
+
+PyDoc_STRVAR(trim_doc, "trim_memory()\n\nReturn the free memory of the heap to the system, if the C library can.");
+
+static PyObject *trim_memory(PyObject *module, PyObject *none)
+{
+    (void)module, (void)none;
+#ifdef __GLIBC__
+    malloc_trim(0);
+#endif
+    return Py_NewRef(Py_None);
+}
+
+static PyMethodDef memory_methods[] = {{"trim_memory", trim_memory, METH_NOARGS, trim_doc}, {NULL, NULL, 0, NULL}};
+
+static PyMethodDef *const parts[] = {archive_methods, column_methods,   frame_methods,  memory_methods,
                                      message_methods, protocol_methods, reading_methods};
 
 static int execute(PyObject *module)

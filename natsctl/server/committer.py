@@ -26,6 +26,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from itertools import zip_longest
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -100,12 +101,7 @@ class Committer:
         """Average time of a small commit without and with a sync."""
 
     def start(self) -> None:
-        for number in range(WORKERS):
-            inbox: _Inbox = SimpleQueue()
-            thread = threading.Thread(target=self._work, args=(inbox,), name=f"natsctl-commit-{number}", daemon=True)
-            thread.start()
-            self._threads[thread] = inbox
-            self._idle.append(inbox)
+        self._idle.append(self._start_worker())
         if lib is not None and self._loop is not None:
             self._wake = os.pipe()
             os.set_blocking(self._wake[0], False)
@@ -227,11 +223,23 @@ class Committer:
 
     def _give(self, job: _Job) -> None:
         with self._lock:
+            if not self._idle and len(self._threads) < WORKERS:
+                with suppress(RuntimeError):  # the system refuses another thread
+                    self._idle.append(self._start_worker())
             if not self._idle:
                 self._backlog.append(job)
                 return
             inbox = self._idle.pop()
         inbox.put(job)
+
+    def _start_worker(self) -> _Inbox:
+        """Start one more worker. They start when they are needed: with the native module few are, at 20 KB each."""
+        inbox: _Inbox = SimpleQueue()
+        name = f"natsctl-commit-{len(self._threads)}"
+        thread = threading.Thread(target=self._work, args=(inbox,), name=name, daemon=True)
+        thread.start()
+        self._threads[thread] = inbox
+        return inbox
 
     def _work(self, inbox: _Inbox) -> None:
         job = inbox.get()

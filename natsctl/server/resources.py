@@ -18,6 +18,8 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from natsctl.native import lib
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -134,8 +136,11 @@ def tune_interpreter() -> None:
     """Set thread switching and garbage collection for a process that serves; affects the whole process.
 
     Objects from the start are never scanned again. They are not collected first: that takes a tenth of the
-    start, while the first clients wait, and frees some hundred objects.
+    start, while the first clients wait, and frees some hundred objects. Free memory goes back to the system: after
+    recovery it lies between columns that stay.
     """
+    if lib is not None:
+        lib.trim_memory()
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     gc.freeze()
     gc.enable()

@@ -17,11 +17,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from natsctl.hints import Any, Final, NamedTuple
-from natsctl.wire.server_frames import LINE_END, MAX_LINE_BYTES
+from natsctl.wire.server_frames import LINE_END, MAX_LINE_BYTES, PING_LINE, PONG_LINE
 
 INFO_VERB: Final = b"INFO "
-PING_LINE: Final = b"PING\r\n"
-PONG_LINE: Final = b"PONG\r\n"
 _TYPES: Final[dict[str, type]] = {
     **dict.fromkeys(("server_id", "server_name", "version", "nonce", "cluster", "domain", "client_ip", "xkey"), str),
     **dict.fromkeys(("max_payload", "client_id", "proto"), int),

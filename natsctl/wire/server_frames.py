@@ -16,6 +16,8 @@ from collections.abc import Iterator
 from natsctl.hints import Final, TypeAlias
 
 LINE_END: Final = b"\r\n"
+PING_LINE: Final = b"PING\r\n"
+PONG_LINE: Final = b"PONG\r\n"
 MAX_LINE_BYTES: Final = 1 << 20
 """Longest line without an end that is waited for; the longest one that servers send is INFO of a large cluster."""
 MAX_SIZE_DIGITS: Final = 9

@@ -171,6 +171,34 @@ async def test_commits_beyond_the_number_of_workers_wait_for_one(rig: Rig) -> No
     assert rig.committer.idle
 
 
+async def test_workers_start_with_the_commits_that_need_them(rig: Rig) -> None:
+    slow = [FakeStream(rig.store, opened=False) for _ in range(3)]
+    for number, stream in enumerate(slow, 1):
+        stream.append()
+        rig.committer.start_commits()
+        assert sum(thread.name.startswith("natsctl-commit") for thread in threading.enumerate()) == number
+    for stream in slow:
+        stream.gate.set()
+        await rig.until(stream, 1)
+
+
+async def test_a_commit_waits_for_a_running_worker_if_the_system_refuses_another(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(threading.Thread, "start", refuse_thread)
+    slow, late = FakeStream(rig.store, opened=False), FakeStream(rig.store)
+    for stream in (slow, late):
+        stream.append()
+        rig.committer.start_commits()
+    slow.gate.set()
+    await rig.until(late, 1)
+    assert late.runs == slow.runs
+
+
+def refuse_thread(thread: threading.Thread) -> None:
+    raise RuntimeError("can't start new thread")
+
+
 async def test_disk_work_leaves_the_loop_thread_and_memory_work_does_not(rig: Rig) -> None:
     disk, memory = FakeStream(rig.store), FakeStream(rig.store, io=False)
     disk.append()

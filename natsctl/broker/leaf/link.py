@@ -27,9 +27,9 @@ from natsctl.broker.leaf.leaf_interest import LocalInterest, RemoteInterest
 from natsctl.broker.message_trace import begin_trace
 from natsctl.broker.refusals import FAULT_REASONS, CloseReason
 from natsctl.broker.session import Session
-from natsctl.wire.client import PONG_LINE
 from natsctl.wire.leaf import LEAF_MSG, LEAF_SUB, LEAF_UNSUB, LeafParser, encode_leaf_msg, leaf_limits
 from natsctl.wire.ops import CONNECT, ERR, INFO, PING, PONG, Op, ProtocolViolationError
+from natsctl.wire.server_frames import PONG_LINE
 
 if TYPE_CHECKING:
     from natsctl.broker.account import Account

@@ -318,7 +318,7 @@ NOT_AT_A_PLAIN_START = (
     "natsctl.server.leaf.nodes", "natsctl.server.leaf.connection",
     "natsctl.server.monitor.pages", "natsctl.server.log.trace", "natsctl.server.process.reload",
     "natsctl.server.system.answers", "natsctl.server.tls.listener", "natsctl.server.websocket.connection",
-    "natsctl.server.websocket.protocol", "natsctl.store",
+    "natsctl.server.websocket.protocol", "natsctl.store", "natsctl.wire.client",
 )  # fmt: skip
 """Modules, with what is in them; `ssl` is part of asyncio and uvloop, and there always."""
 MODULES_OF_A_PLAIN_START = 300
