@@ -111,7 +111,11 @@ def _slice_ns(broker: Broker) -> int:
 
 def must_wait(session: Session, size: int) -> bool:
     """Return whether an input of so many bytes has to wait because many sessions have deferred work."""
-    return size > LITTLE_INPUT and len(session.broker.unfinished) > CROWD
+    return size > LITTLE_INPUT and is_crowded(session.broker)
+
+
+def is_crowded(broker: Broker) -> bool:
+    return len(broker.unfinished) > CROWD
 
 
 def defer(session: Session, rest: Iterator[Op]) -> bool:

@@ -42,11 +42,11 @@ CLOSE_WAIT_S: Final = 2.0
 MUCH_READ_BYTES: Final = 128_000
 """Size of a chunk after which other connections are read first.
 
-uvloop reads 256,000 bytes at most; after a full read libuv reads the same socket again, up to 32 times.
+After a read that fills the buffer, libuv reads the same socket again, up to 32 times.
 """
 
 
-class ClientConnection(asyncio.Protocol):
+class ClientConnection(asyncio.BufferedProtocol):
     __slots__ = (
         "_held", "_shell", "_traces", "blocked_bytes", "blocked_since", "closing", "paused", "ready", "session",
         "slow_since", "transport",
@@ -94,6 +94,12 @@ class ClientConnection(asyncio.Protocol):
     @property
     def name(self) -> str:
         return f"{joined(self.session.host, self.session.port)} - {self.mark}:{self.session.cid}"
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._shell.read_buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.data_received(self._shell.take_read(nbytes))
 
     def data_received(self, data: bytes) -> None:
         self._received(data)
@@ -248,7 +254,7 @@ class TransportEndpoint:
         self,
         host: str,
         port: int,
-        factory: Callable[[], asyncio.Protocol],
+        factory: Callable[[], asyncio.BaseProtocol],
         sock: socket.socket | None = None,
     ) -> None:
         """Prepare to listen on `host`:`port`; `factory` makes one protocol a connection.

@@ -15,7 +15,16 @@ from natsctl.broker.deferred_work import CROWD, LITTLE_INPUT, defer_input
 from natsctl.server.listener import ClientConnection
 from natsctl.server.log.lines import Log
 from natsctl.server.resources import SystemClock
-from natsctl.server.shell import AWAKE_NS, GATHER_NS, HANDSHAKES_S, MAX_PAUSE_NS, UNFINISHED_S, Shell
+from natsctl.server.shell import (
+    AWAKE_NS,
+    CROWD_READ_BYTES,
+    GATHER_NS,
+    HANDSHAKES_S,
+    MAX_PAUSE_NS,
+    READ_BYTES,
+    UNFINISHED_S,
+    Shell,
+)
 from tests.support.clock import VirtualClock
 
 
@@ -187,14 +196,17 @@ def test_in_a_crowd_only_little_input_is_read_at_once(loop: DueCalls, shell: She
         connection.session.receive(b'CONNECT {"verbose":false}\r\nPING\r\n')
         connection.session.take_output()
     *busy, last = [connection.session for connection in crowd]
+    assert len(shell.read_buffer()) == READ_BYTES
     for session in busy:
         assert defer_input(session, iter((b"PING\r\n",)), 6)
+    assert LITTLE_INPUT < len(shell.read_buffer()) == CROWD_READ_BYTES
     shell.received(crowd[-1], b"PING\r\n")
-    assert last.take_output() == [b"PONG\r\n"]
+    assert last.take_output() == [b"PONG\r\n"] and not crowd[-1].paused
     shell.received(crowd[-1], b"PING\r\n" * LITTLE_INPUT)
-    assert last.deferred is not None and not last.out
+    assert last.deferred is not None and not last.out and crowd[-1].paused
     while loop.run():
         pass
+    assert len(shell.read_buffer()) == READ_BYTES and not any(connection.paused for connection in crowd)
     assert [len(session.out) for session in busy] == [1] * len(busy) and len(last.out) == LITTLE_INPUT
 
 

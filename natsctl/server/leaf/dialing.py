@@ -13,10 +13,13 @@ import re
 import socket
 import ssl
 from collections.abc import Callable
-from typing import Final, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Final, Generic, TypeVar, cast
 
 from natsctl.server.options import LeafProxyOptions, joined
 from natsctl.server.tls.contexts import client_context, error_text
+
+if TYPE_CHECKING:
+    from natsctl.server.listener import ClientConnection
 
 HANDSHAKE_S: Final = 2.0
 """Default time limit of the TLS handshake. Source: nats-server, DEFAULT_LEAF_TLS_TIMEOUT."""
@@ -51,7 +54,7 @@ def reason_of(error: ssl.SSLError) -> str:
     return error_text(error)
 
 
-Hub = TypeVar("Hub", bound=asyncio.Protocol)
+Hub = TypeVar("Hub", bound="ClientConnection")
 
 
 class Tunnel(asyncio.Protocol, Generic[Hub]):

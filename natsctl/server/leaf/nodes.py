@@ -39,6 +39,8 @@ class LeafShell:
         self.loop: asyncio.AbstractEventLoop = shell.loop
         self.log: Log = shell.log
         self.wake: Callable[[], None] = shell.wake
+        self.read_buffer: Callable[[], memoryview] = shell.read_buffer
+        self.take_read: Callable[[int], bytes] = shell.take_read
         self.received: Callable[[ClientConnection, bytes], None] = shell.received
         self.received_pieces: Callable[[ClientConnection, Iterator[bytes], int], None] = shell.received_pieces
         self.blocked: Callable[[ClientConnection], float] = shell.blocked
