@@ -111,7 +111,7 @@ READ_BYTES: Final = 256_000
 CROWD_READ_BYTES: Final = 8 << 10
 """Bytes that are read at once while many wait for their turns: more than is accepted without a turn (`must_wait`).
 
-To read 64 KB takes 70 µs, which hundreds of connections may ask for in one iteration of the loop.
+To read 64 KB takes 70 µs, and hundreds of connections may have as much for one iteration of the loop.
 """
 
 HANDSHAKES_S: Final = 0.004
@@ -208,6 +208,8 @@ class Shell:
         self._chunks = self._gathered = self._expected = 0
         """Chunks read since the last look for more, since the last turn, and before the last commit."""
         self._gather_until_ns = 0
+        self._has_more = False
+        """The engine goes on with something in the next turn; answers do not wait for that."""
         self._handshakes_end_s = 0.0
         """When this turn stops to begin handshakes and logins; 0 before the first."""
         self._handshakes: deque[tuple[SecuredConnection, bytes]] = deque()
@@ -458,12 +460,14 @@ class Shell:
                 self.wake()
         if committer is not None and engine is not None:
             committer.start_commits()
-            more = engine.run_ready(READY_BUDGET)
+            if self._has_more:
+                self._drain()
+            self._has_more = engine.run_ready(READY_BUDGET)
             ended = committer.start_commits()
             if committer.in_flight or engine.closed or self._overloaded:
                 self._watch_load(committer, engine)
             self._arm_timer(engine)
-            if more or ended:
+            if self._has_more or ended:
                 self.wake()
         for act in self.on_turn:
             try:

@@ -210,6 +210,26 @@ def test_in_a_crowd_only_little_input_is_read_at_once(loop: DueCalls, shell: She
     assert [len(session.out) for session in busy] == [1] * len(busy) and len(last.out) == LITTLE_INPUT
 
 
+def test_answers_do_not_wait_for_an_engine_that_goes_on_with_long_work(loop: DueCalls) -> None:
+    flushed, unsent = list[bytes](), list[bool]()
+    more = iter((True, True, False))
+    engine = SimpleNamespace(closed={}, next_deadline_ns=lambda: None)
+    shell = Shell(cast(Any, loop), Log(quiet=True), Broker(VirtualClock(), random.Random(1)), cast(Any, engine), 10.0)
+    shell.committer = cast(Any, SimpleNamespace(shares_sync=False, in_flight={}, start_commits=lambda: False))
+    client = LostConnection(shell)
+    client.flush = lambda: flushed.extend(client.session.take_output())  # type: ignore[method-assign]
+
+    def run_ready(budget: int) -> bool:
+        unsent.append(bool(client.session.out))
+        return next(more)
+
+    engine.run_ready = run_ready
+    for _ in range(3):
+        shell.received(cast(ClientConnection, client), b"PING\r\n")
+        loop.run()
+    assert flushed[1:] == [b"PONG\r\n"] * 3 and unsent == [True, False, False]
+
+
 def test_the_loop_stays_awake_after_a_turn_while_the_next_input_comes_soon(loop: DueCalls) -> None:
     clock = VirtualClock()
     shell = Shell(cast(Any, loop), Log(quiet=True), Broker(clock, random.Random(1)), None, 10.0)
