@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import signal
-import socket
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -49,14 +43,6 @@ def test_global_options_stand_before_or_after_the_command(natsctl: Run, monkeypa
         assert natsctl(*line.split()).code == 0
 
 
-@pytest.mark.ours("options of the command line")
-def test_trace_shows_requests_on_stderr_and_keeps_stdout(natsctl: Run) -> None:
-    done = natsctl("--trace", "account", "info", "-j")
-    assert done.json["limits"]
-    assert ">>> $JS.API.INFO" in done.err
-    assert "<<< $JS.API.INFO" in done.err
-
-
 def test_an_unexpected_failure_is_one_line_and_exit_1(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -68,16 +54,6 @@ def test_an_unexpected_failure_is_one_line_and_exit_1(
     assert capsys.readouterr().err == "natsctl: error: unexpected KeyError: 'surprise'\n"
     assert run(["stream", "ls", "--trace"]) == ExitCode.FAILED
     assert "Traceback" in capsys.readouterr().err
-
-
-@pytest.mark.ours("signals do not reach a server")
-def test_ctrl_c_is_exit_130_and_silent(natsctl: Run, begun: Run) -> None:
-    process = begun("sub", "news")
-    assert "Subscribing" in process.stderr.readline()
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
-    assert (process.returncode, out) == (ExitCode.INTERRUPTED, "")
-    assert "Traceback" not in err
 
 
 @pytest.mark.ours("a pipe does not reach a server")
@@ -186,10 +162,6 @@ def test_a_server_that_ends_meanwhile_is_unreachable(server: ServerProcess) -> N
         session.close()
 
 
-def test_a_session_that_never_connected_closes_quietly() -> None:
-    Session().close()
-
-
 @pytest.mark.parametrize("terminals", [(True, True), (True, False), (False, True)])
 def test_questions_need_both_terminals_and_no_refusal(
     terminals: tuple[bool, bool], monkeypatch: pytest.MonkeyPatch
@@ -248,56 +220,3 @@ def test_words_after_two_dashes_stay() -> None:
 def test_a_bad_global_option_is_a_usage_error(words: list[str]) -> None:
     with pytest.raises(UsageError):
         leading(words)
-
-
-INFO = b'INFO {"server_id":"F","version":"2.10.29","max_payload":1048576,"headers":true,"proto":1}\r\n'
-SNAPSHOT = b'{"config":{"name":"ORDERS"},"state":{"bytes":1000}}'
-
-
-@pytest.fixture
-def stalled() -> Iterator[str]:
-    """The address of a server that begins a snapshot and never sends a chunk of it."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        thread = threading.Thread(target=_serve, args=(listener,), daemon=True)
-        thread.start()
-        yield f"127.0.0.1:{listener.getsockname()[1]}"
-
-
-def _serve(listener: socket.socket) -> None:
-    client, _ = listener.accept()
-    sids: dict[bytes, bytes] = {}
-    with contextlib.suppress(OSError), client, client.makefile("rb") as lines:  # whoever is interrupted hangs up
-        client.sendall(INFO)
-        for line in lines:
-            words = line.split()
-            if words[0] == b"PING":
-                client.sendall(b"PONG\r\n")
-            elif words[0] == b"SUB":
-                sids[words[1].rstrip(b"*")] = words[-1]
-            elif words[0] == b"PUB":
-                lines.read(int(words[-1]) + 2)
-                sid = next(sid for inbox, sid in sids.items() if words[2].startswith(inbox))
-                client.sendall(b"MSG %b %b %d\r\n%b\r\n" % (words[2], sid, len(SNAPSHOT), SNAPSHOT))
-
-
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_backup_that_is_interrupted_leaves_nothing(
-    stalled: str, tmp_path: Path, number: signal.Signals, code: int
-) -> None:
-    target = tmp_path / "out" / "ORDERS.tgz"
-    process = subprocess.Popen(
-        [sys.executable, "-m", "natsctl", "-s", stalled, "--timeout", "20s", "str", "backup", "ORDERS", str(target)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONUNBUFFERED": "1"},
-    )
-    assert process.stderr is not None
-    assert "Starting backup" in process.stderr.readline()
-    while len(list(target.parent.glob("*"))) != 1:  # it is told before the file is there
-        time.sleep(0.01)
-    process.send_signal(number)
-    out, err = process.communicate(timeout=30)
-    assert (process.returncode, out) == (code, "")
-    assert "Traceback" not in err
-    assert list(target.parent.iterdir()) == []

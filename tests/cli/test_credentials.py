@@ -48,18 +48,6 @@ def natsctl(capsys: pytest.CaptureFixture[str]) -> Run:
     return run
 
 
-def test_creds_file_lets_commands_in(operated: str, operator: Operator, natsctl: Run, tmp_path: Path) -> None:
-    creds = tmp_path / "alice.creds"
-    creds.write_text(operator.user(operator.accounts["A"], {"name": "alice"}).creds)
-    login = ["--server", operated, "--creds", str(creds)]
-    assert natsctl(*login, "str", "add", "S", "--subjects", "s", "--defaults", "-j")[0] == 0
-    assert natsctl(*login, "pub", "s", "hello")[0] == 0
-    code, out, _ = natsctl(*login, "str", "info", "S", "-j")
-    assert code == 0 and json.loads(out)["state"]["messages"] == 1
-    code, out, _ = natsctl(*login, "account", "info", "-j")
-    assert code == 0 and json.loads(out)["streams"] == 1
-
-
 def test_creds_file_works_through_the_environment_and_a_context(
     operated: str, operator: Operator, natsctl: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

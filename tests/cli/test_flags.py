@@ -344,12 +344,3 @@ def test_emptiness_is_asked_for_by_an_edit_only() -> None:
 
 def test_a_server_s_text_cannot_drive_the_terminal() -> None:
     assert "\x1b" not in render_not_taken(not_taken({"description": "a"}, {"description": "\x1b[2J"}))
-
-
-def test_subjects_that_another_stream_stores_are_told_with_its_name(natsctl: Run) -> None:
-    natsctl("str", "add", "FIRST", "--subjects", "orders.*")
-    failed = natsctl("str", "add", "SECOND", "--subjects", "orders.>")
-    assert failed.code == 4
-    assert "stored already by FIRST" in failed.err
-    failed = natsctl("str", "add", "FIRST", "--subjects", "other")
-    assert "natsctl stream edit FIRST" in failed.err

@@ -50,23 +50,6 @@ def test_a_template_that_is_missing_is_not_found_with_a_suggestion(natsctl: Run)
     assert natsctl("str", "template", "rm", "X", "-f", "-j").error["err_code"] == 10068
 
 
-@pytest.mark.parametrize(
-    ("words", "named"),
-    [
-        (("add",), "TEMPLATE"),
-        (("add", "T", "--subjects", "t.*"), "--max-streams"),
-        (("add", "T", "--max-streams", "5"), "--subjects"),
-        (("info",), "TEMPLATE"),
-        (("rm", "CLIENTS"), "--force"),
-    ],
-)
-def test_what_is_missing_is_a_usage_error_that_names_it(natsctl: Run, words: tuple[str, ...], named: str) -> None:
-    natsctl(*ADD)
-    done = natsctl("str", "template", *words)
-    assert (done.code, done.out) == (2, "")
-    assert named in done.err
-
-
 def test_no_templates_are_told_on_stdout(natsctl: Run) -> None:
     assert natsctl("str", "template", "ls").out == "No Stream Templates defined\n"
     assert natsctl("str", "template", "ls", "-j").json == []

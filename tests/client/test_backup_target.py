@@ -28,7 +28,6 @@ from natsctl.client.backup.configuration import read_saved
 from natsctl.client.backup.discovery import backup_info, find_backups, verify
 from natsctl.client.backup.manifest import FORMAT, MadeOn, Manifest
 from natsctl.client.backup.reader import open_backup
-from natsctl.client.backup.restore import RestoreOptions
 from natsctl.client.backup.writer import BackupWriter, Capture, captured_config
 from natsctl.client.message import Headers, Message
 
@@ -380,15 +379,3 @@ def test_messages_of_version_1_that_are_gone_are_not_counted(tmp_path: Path) -> 
         assert (found.messages, found.first_seq, found.last_seq) == (2, 2, 4)
         assert [message.seq for messages in read_messages(backup) for message in messages] == [2, 4]
     assert verify(path).whole
-
-
-def test_flags_change_the_saved_configuration_and_nothing_else() -> None:
-    saved = {"name": "S", "future": {"kept": True}, "placement": {"tags": ["a"]}, "num_replicas": 3}
-    options = RestoreOptions(stream="T", cluster="east", replicas=1)
-    assert options.applied(saved) == {
-        "name": "T",
-        "future": {"kept": True},
-        "placement": {"tags": ["a"], "cluster": "east"},
-        "num_replicas": 1,
-    }
-    assert RestoreOptions(config={"subjects": ["x"]}).applied(saved) == {"subjects": ["x"], "name": "S"}

@@ -241,20 +241,6 @@ async def test_a_refused_message_stays_and_the_others_go(server: Any) -> None:
 
 
 @pytest.mark.both
-async def test_discarded_dead_letters_take_their_messages_along_if_asked(server: Any) -> None:
-    async with await connected(server.url) as connection:
-        manager = Manager(connection)
-        await failing(manager, 3, keep=CaptureOptions(copies=True))
-        letters = await letters_of(manager, 3)
-        await copy_messages(manager, once=True)
-        report = await discard(manager, letters[:1])
-        assert (report.discarded, report.messages, len(await bodies(manager))) == (1, 0, 3)
-        report = await discard(manager, letters[1:], messages=True)
-        assert (report.discarded, report.messages, len(await bodies(manager))) == (2, 2, 1)
-        assert (await manager.stream_info("DEADLETTERS_S")).value.state.messages == 0
-
-
-@pytest.mark.both
 async def test_a_stream_made_again_does_not_lend_its_messages(server: Any) -> None:
     async with await connected(server.url) as connection:
         manager = Manager(connection)

@@ -25,29 +25,9 @@ def home(tmp_path: Path) -> dict[str, str]:
     return {"HOME": str(tmp_path)}
 
 
-def test_a_server_flag_beats_everything(home: dict[str, str]) -> None:
-    target = resolve(Settings(url="flag:1"), {**home, "NATS_URL": "env:1"}, "prod")
-    assert (target.urls, target.origin) == (("nats://flag:1",), "--server")
-
-
-def test_the_environment_beats_a_context(home: dict[str, str]) -> None:
-    target = resolve(Settings(), {**home, "NATS_URL": "env:1"}, "prod")
-    assert (target.urls, target.origin) == (("nats://env:1",), "NATS_URL")
-
-
-def test_a_named_context_beats_the_selected_one(home: dict[str, str]) -> None:
-    assert resolve(Settings(), home, "prod").urls == ("nats://prod:4222",)
-    assert resolve(Settings(), {**home, "NATS_CONTEXT": "prod"}).urls == ("nats://prod:4222",)
-    assert resolve(Settings(), home).urls == ("nats://dev:4222",)
-
-
 def test_without_any_name_the_default_server_is_looked_for(tmp_path: Path) -> None:
     target = resolve(Settings(), {"HOME": str(tmp_path)})
     assert (target.kind, target.urls) == (TargetKind.DEFAULT, ("nats://127.0.0.1:4222",))
-
-
-def test_no_context_ignores_the_selection(home: dict[str, str]) -> None:
-    assert resolve(Settings(), home, no_context=True).kind is TargetKind.DEFAULT
 
 
 def test_a_selected_context_that_is_gone_fails_only_where_it_names_the_server(home: dict[str, str]) -> None:

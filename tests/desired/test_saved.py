@@ -98,11 +98,6 @@ def test_an_account_as_the_plan_found_it_has_not_changed() -> None:
     assert changed_since(plan(update(BEFORE), create("NEW")), live_state(live)) == []
 
 
-def test_each_field_that_has_changed_since_is_named() -> None:
-    told = changed_since(plan(update(BEFORE)), live_state({**BEFORE, "max_age": 60, "max_msgs": 5}))
-    assert told == ["Stream ORDERS: max_age was 3600, it is 60 now", "Stream ORDERS: max_msgs was not set, it is 5 now"]
-
-
 def test_what_has_come_and_what_has_gone_since_is_named() -> None:
     found = changed_since(plan(update(BEFORE), create("NEW")), live_state({"name": "NEW"}))
     assert found == ["Stream ORDERS does not exist any more", "Stream NEW exists now"]

@@ -144,12 +144,6 @@ def test_every_link_of_a_page_leads_somewhere() -> None:
     assert broken == []
 
 
-def test_a_heading_gives_the_anchor_that_github_makes(tmp_path: Path) -> None:
-    page = tmp_path / "page.md"
-    page.write_text("# A `b` & [c](d)\n```\n# not this\n```\n## Same\n## Same\n### Named {#other}\n")
-    assert anchors(page) == {"a-b--c", "same", "same-1", "other"}
-
-
 def test_every_decision_has_its_number_a_status_and_a_date() -> None:
     form = re.compile(r"# (\d{4}): .+\n\n\| status \| date \|\n\| --- \| --- \|\n\| .+ \| \d{4}-\d\d-\d\d \|\n")
     pages = sorted((ROOT / "docs" / "adr").glob("0*.md"))

@@ -8,8 +8,6 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 from natsctl.cli.framework.command_line import command_of
 from natsctl.cli.framework.globals import GLOBAL_FLAGS, OF_NOUNS
 from natsctl.cli.framework.nouns import BY_WORD
@@ -96,18 +94,3 @@ def hinted(source: str) -> Iterator[str]:
             for text in ast.walk(node.value):
                 if isinstance(text, ast.Constant) and isinstance(text.value, str):
                     yield from SAID.findall(text.value)
-
-
-@pytest.mark.parametrize(
-    ("line", "fault"),
-    [
-        ("natsctl server fsck", "fsck"),
-        ("natsctl --context lab stream add S --subjets a", "--subjets"),
-        ("natsctl strem ls", "strem"),
-        ("natsctl stream ls -a", ""),
-        ("natsctl -s nats://a:4222 str info S -j | jq", ""),
-        ("natsctl --ctx lab stream ls", "--ctx"),
-    ],
-)
-def test_a_word_that_does_not_exist_is_found(line: str, fault: str) -> None:
-    assert fault_of(line) == fault

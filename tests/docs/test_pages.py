@@ -229,14 +229,6 @@ def test_what_a_page_quotes_of_a_file_is_in_the_file() -> None:
     assert [page for page, block in quoted if block.text not in (ROOT / block.name).read_text()] == []
 
 
-def test_a_line_that_was_not_printed_is_found_missing() -> None:
-    assert_shown("a … c\nd", "a b c\nx\n d", "a command")
-    with pytest.raises(AssertionError, match="'e' is missing"):
-        assert_shown("a\ne", "a\nb", "a command")
-    with pytest.raises(AssertionError, match="is missing"):
-        assert_shown("b\na", "a\nb", "a command")
-
-
 def test_each_fenced_block_begins_as_the_site_can_read() -> None:
     """Another attribute than `title` makes the site print the block, and all up to the next one, as running text."""
     begins = [

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from bench import full_disk
-from natsctl.testing.process import READY_WITHIN_S
 from tests.support.kill_loop import FlowLoop, KillLoop
 
 
@@ -45,9 +44,3 @@ def test_a_full_disk_breaks_no_promise_and_service_resumes(key: str) -> None:
     if not counts and not wrong:
         pytest.skip("no file system can be mounted here")
     assert (wrong, counts["cycles"], counts["kills"], counts["stops"]) == ([], 3, 1, 1)
-
-
-def test_repeats_are_known_for_longer_than_a_server_takes_to_start() -> None:
-    for config in (*KillLoop.streams.values(), *FlowLoop.streams.values()):
-        if "subjects" in config and config["subjects"] != ["ERASE.*"]:
-            assert config["duplicate_window"] > 10 * READY_WITHIN_S * 1_000_000_000

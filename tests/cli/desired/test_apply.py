@@ -159,22 +159,6 @@ def test_a_replacement_makes_the_stream_and_its_consumers_anew(natsctl: Run, doc
     assert (info["config"]["storage"], info["state"]["messages"], info["state"]["consumer_count"]) == ("memory", 0, 1)
 
 
-def test_messages_and_consumers_are_kept_and_nothing_is_left(natsctl: Run, document: Run) -> None:
-    consumers = [consumer("C")]
-    natsctl("apply", "-f", document({**A, "consumers": consumers}))
-    for _ in range(3):
-        natsctl("pub", "A.x", "hello", "--wait")
-    path = document({**A, "storage": "memory", "consumers": [consumer("C", max_deliver=9)]})
-    done = natsctl("apply", "-f", path, "--allow-replace", "--keep-messages", "--yes")
-    assert done.code == 0, done.err
-    assert "A is saved to stream natsctl-replaced-A" in done.err
-    assert "replaced Stream A: kept 3 messages" in done.err
-    info = natsctl("str", "info", "A", "-j").json
-    assert (info["config"]["storage"], info["state"]["messages"]) == ("memory", 3)
-    assert natsctl("con", "info", "A", "C", "-j").json["config"]["max_deliver"] == 9
-    assert natsctl("str", "ls", "-n").out.split() == ["A"]
-
-
 def test_prune_removes_what_has_the_label_and_no_document(natsctl: Run, document: Run) -> None:
     natsctl("str", "add", "MINE", "--subjects", "mine", "--defaults")
     natsctl("apply", "-f", document(A, {"name": "OLD", "subjects": ["old"]}, owner="team"))
@@ -228,20 +212,6 @@ def test_a_plan_and_documents_do_not_go_together(natsctl: Run, document: Run, tm
     assert natsctl("apply", "-f", path, str(file)).code == 2
 
 
-@pytest.mark.ours("what is decided before a request")
-def test_a_person_is_asked_before_anything_is_removed(natsctl: Run, document: Run, person: Run) -> None:
-    natsctl("apply", "-f", document(A, {"name": "OLD", "subjects": ["old"]}, owner="team"))
-    typing = person("apply", "-f", document(A, owner="team"), "--prune")
-    typing.answers("Really delete Stream OLD", "n\r")
-    assert typing.end()[0] == 0
-    assert natsctl("str", "ls", "-n").out.split() == ["A", "OLD"]
-    typing = person("apply", "-f", document(A, owner="team"), "--prune")
-    typing.answers("Really delete Stream OLD", "y\r")
-    code, seen = typing.end()
-    assert code == 0
-    assert "deleted Stream OLD" in seen
-
-
 def test_an_interrupted_replacement_is_named_by_plan_and_finished_by_apply(
     natsctl: Run, document: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -267,18 +237,6 @@ def test_an_interrupted_replacement_is_named_by_plan_and_finished_by_apply(
     assert done.json["notes"] == ["the replacement of A was interrupted: it is as it was before, with 0 messages"]
     assert config(natsctl, "A")["subjects"] == ["A.>"]
     assert natsctl("str", "ls", "-n").out.split() == ["A"]
-
-
-def test_a_dry_run_has_the_request_of_a_pause_and_both_of_a_replacement(natsctl: Run, document: Run) -> None:
-    natsctl("apply", "-f", document({**A, "consumers": [consumer("C"), consumer("D")]}))
-    consumers = [consumer("C", pause_until="2100-01-01T00:00:00Z"), consumer("D", deliver_policy="new")]
-    dry = natsctl("apply", "-f", document({**A, "consumers": consumers}), "--allow-replace", "--dry-run", "-j")
-    assert sorted(one["subject"] for one in dry.json["requests"]) == [
-        "$JS.API.CONSUMER.CREATE.A.C",
-        "$JS.API.CONSUMER.CREATE.A.D",
-        "$JS.API.CONSUMER.DELETE.A.D",
-        "$JS.API.CONSUMER.PAUSE.A.C",
-    ]
 
 
 def test_a_consumer_that_no_document_describes_any_more_does_not_come_back_with_its_stream(

@@ -203,14 +203,6 @@ def test_the_orders_world_of_terraform_is_that_of_the_examples(natsctl: Run, tmp
 
 
 @pytest.mark.ours("documents on disk")
-def test_converted_json_is_one_document(natsctl: Run) -> None:
-    (stream,) = natsctl("convert", "terraform", TERRAFORM, "-j").json["streams"]
-    assert [one["name"] for one in stream["consumers"]] == ["DISPATCH", "MONITOR", "NEW"]
-    split = natsctl("convert", "terraform", TERRAFORM, "-j", "--split").json
-    assert [one["kind"] for one in split] == ["Stream", "Consumer", "Consumer", "Consumer"]
-
-
-@pytest.mark.ours("documents on disk")
 def test_what_cannot_be_converted_is_told_all_at_once(natsctl: Run, tmp_path: Path) -> None:
     path = tmp_path / "bad.tf"
     path.write_text('resource "jetstream_stream" "A" {\n  name = var.x\n  max_agee = 5\n}\n')

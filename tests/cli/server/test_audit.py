@@ -33,6 +33,7 @@ def bundle(system: Run, user: Run, tmp_path: Path) -> str:
     counted = done.json
     assert (counted["servers"], counted["streams"], counted["profiles"]) == (1, 1, 0)
     assert counted["documents"] > 12
+    assert stat.S_IMODE(Path(path).stat().st_mode) == 0o600
     return path
 
 
@@ -154,10 +155,6 @@ def test_a_gather_leaves_other_files_alone(system: Run, tmp_path: Path) -> None:
     assert nobody.code == 3
     assert sorted(one.name for one in tmp_path.iterdir() if one.is_file()) == ["notes.txt"]
     assert other.read_text() == "kept"
-
-
-def test_a_bundle_is_its_owners_alone(bundle: str) -> None:
-    assert stat.S_IMODE(Path(bundle).stat().st_mode) == 0o600
 
 
 def test_a_full_disk_ends_a_gather_with_its_reason(

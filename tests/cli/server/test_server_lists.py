@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 import time
 from collections.abc import Callable
@@ -369,11 +368,6 @@ def test_an_account_is_shown_with_its_imports(system: Run) -> None:
     assert system("srv", "a", "i", "A", "-j").json["account_name"] == "A"
 
 
-def test_an_account_that_is_not_there_is_not_found(system: Run) -> None:
-    done = system("srv", "account", "info", "SYSS")
-    assert (done.code, 'did you mean "SYS"' in done.err) == (3, True)
-
-
 @pytest.mark.parametrize(
     "words",
     ["cluster step-down -f", "cluster peer-remove n2 -f"],
@@ -441,16 +435,3 @@ def test_thresholds_count_when_they_mean_something() -> None:
     assert status(0, None, 0) is CheckStatus.OK
     assert status(0, None, 0, low=True) is CheckStatus.CRITICAL
     assert status(9, -1, -1) is CheckStatus.OK
-
-
-def test_the_result_of_a_check_can_be_read_back() -> None:
-    from natsctl.cli.render.servers import document
-    from natsctl.client.checks import CheckMetric, MonitoringCheck
-
-    check = MonitoringCheck(
-        "stream", "S", critical=["a"], unknown=["u"], metrics=[CheckMetric("m", 1.5, "help", "s", 1, None)]
-    )
-    assert json.loads(json.dumps(document(check))) == {
-        "status": "CRITICAL", "check_suite": "stream", "check_name": "S", "critical": ["a"], "unknown": ["u"],
-        "perf_data": [{"name": "m", "value": 1.5, "unit": "s", "warning": 1, "critical": 0}],
-    }  # fmt: skip

@@ -38,23 +38,10 @@ UPDATE = stream(Action.UPDATE, config=WANTED, before=LIVE, differences=OLDER)
 REPLACE = stream(Action.REPLACE, config=WANTED, before=LIVE, differences=OLDER)
 
 
-async def test_a_stream_is_created_under_the_name_of_the_asset(fake: Fake) -> None:
-    account = fake()
-    await steps(account).take(stream(Action.CREATE, config=WANTED))
-    assert account.requests == [("create", "A", {**WANTED, "name": "A"})]
-
-
 async def test_a_consumer_is_created_so_that_none_is_overwritten(fake: Fake) -> None:
     account = fake(LIVE)
     await steps(account).take(consumer(Action.CREATE, config={"ack_policy": "explicit"}))
     assert account.requests == [("create", "A > C", {"ack_policy": "explicit", "durable_name": "C"})]
-
-
-async def test_a_creation_that_is_repeated_is_done(fake: Fake) -> None:
-    account = fake()
-    change = stream(Action.CREATE, config=WANTED)
-    await steps(account).take(change)
-    assert await steps(account).take(change) == Done()
 
 
 async def test_a_creation_that_finds_another_asset_is_a_conflict_that_names_the_fields(fake: Fake) -> None:
@@ -133,12 +120,6 @@ async def test_a_removal_is_done_where_it_is_gone_and_refused_where_it_has_chang
     assert gone.requests == [("delete", "A", None)]
 
 
-async def test_a_replacement_removes_and_creates(fake: Fake) -> None:
-    account = fake(LIVE)
-    await steps(account).take(REPLACE)
-    assert account.requests == [("delete", "A", None), ("create", "A", {**WANTED, "name": "A"})]
-
-
 async def test_a_replacement_that_is_refused_leaves_the_asset_as_it_was_configured(fake: Fake) -> None:
     account = fake(LIVE)
     account.refused["create A"] = 10052
@@ -211,12 +192,6 @@ async def test_a_consumer_that_came_back_with_its_stream_is_brought_to_what_is_w
     assert account.consumers["A", "C"]["max_deliver"] == 9
     assert [verb for verb, _, _ in account.requests] == verbs
     assert bool(done.warnings) is refused
-
-
-async def test_what_is_to_be_left_alone_sends_nothing(fake: Fake) -> None:
-    account = fake(LIVE)
-    await steps(account).take(stream(Action.NONE, config=WANTED, before=LIVE))
-    assert account.requests == []
 
 
 async def test_a_pause_is_begun_by_its_own_request_after_the_update(fake: Fake) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,7 +10,7 @@ import pytest
 from natsctl.api.catalogue import error
 from natsctl.api.errors import ApiResponseError, ExitCode, NatsctlError, UnreachableError
 from natsctl.desired.apply.execution import Done, Execution
-from natsctl.desired.apply.results import Outcome, Result, Status
+from natsctl.desired.apply.results import Outcome, Result
 from natsctl.desired.plan import Action, Change
 
 
@@ -184,14 +183,6 @@ async def test_every_result_is_told_once_when_it_is_there() -> None:
     assert {id(one) for one in told} == {id(one) for one in outcome.results}
 
 
-async def test_time_is_taken_from_the_clock() -> None:
-    ticks = iter(range(0, 100, 10))
-    clock: Callable[[], int] = lambda: next(ticks)  # noqa: E731  # shorter than a function
-    outcome = await Execution([change("A")], LiveState().step, clock_ns=clock).run()
-    assert outcome.results[0].elapsed == 10
-    assert outcome.summary.elapsed == 30
-
-
 async def test_failures_that_share_a_code_give_it_and_others_do_not() -> None:
     taken, full = ApiResponseError(error(10058)), ApiResponseError(error(10002))
     same = await execution([change("A"), change("B")], LiveState(failures={"A": taken, "B": taken})).run()
@@ -212,9 +203,3 @@ async def test_a_mistake_of_ours_is_no_result_and_leaves_nothing_running() -> No
     with pytest.raises(KeyError):
         await Execution([change("A"), change("BAD")], step).run()
     assert live_state.cancelled == ["A"]
-
-
-async def test_a_plan_without_changes_is_done() -> None:
-    outcome = await execution([], LiveState()).run(unchanged=7)
-    assert (outcome.results, outcome.summary.unchanged, outcome.exit_code) == ([], 7, ExitCode.DONE)
-    assert all(one.status is Status.DONE for one in outcome.results)
