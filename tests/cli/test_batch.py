@@ -17,9 +17,8 @@ from natsctl.cli.batch import MAX_LINE_BYTES, BatchLine, read_lines
 from natsctl.client import dial, one_shot
 from natsctl.client.connection import Connection
 from natsctl.testing.process import ServerProcess
+from tests.support.commands import Run
 from tests.support.conf_server import ConfServer
-
-Run = Callable[..., Any]
 
 
 @pytest.fixture

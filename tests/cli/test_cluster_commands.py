@@ -13,10 +13,8 @@ import pytest
 
 from natsctl.cli.framework.nouns import every_command
 from tests.cli.conftest import WITHIN_S, eventually, groups_of
-from tests.support.commands import Done
+from tests.support.commands import Done, Run
 from tests.support.servers import NAMES, Cluster
-
-Run = Callable[..., Any]
 
 
 class Row(NamedTuple):

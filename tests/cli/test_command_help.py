@@ -6,7 +6,6 @@ import io
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,8 +13,7 @@ import pytest
 from natsctl.cli.framework.globals import GLOBAL_FLAGS
 from natsctl.cli.framework.nouns import HEADINGS, NOUNS, every_verb
 from natsctl.cli.main import run
-
-Run = Callable[..., Any]
+from tests.support.commands import Run
 
 
 def _paths() -> list[str]:

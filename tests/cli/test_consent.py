@@ -10,7 +10,7 @@ import io
 import os
 import shlex
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,8 +23,8 @@ from natsctl.client.auth.operators import new_operator
 from natsctl.client.connection import Connection
 from natsctl.client.one_shot import PlainConnection
 from tests.cli.conftest import groups_of
+from tests.support.commands import Run
 
-Run = Callable[..., Any]
 pytestmark = pytest.mark.ours("consent is asked for before any request: no server differs")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -18,8 +18,7 @@ from natsctl.cli.framework.output import error_object, exit_code_of, render_erro
 from natsctl.cli.framework.session import GlobalOptions, Session
 from natsctl.cli.main import run
 from natsctl.testing.process import ServerProcess
-
-Run = Callable[..., Any]
+from tests.support.commands import Run
 
 
 def test_version_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:

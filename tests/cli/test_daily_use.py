@@ -1,7 +1,6 @@
 """What commands say beside their work: which message is missing, what an edit changed, what stays, how to install."""
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -14,8 +13,7 @@ from natsctl.cli.top import HELP, Shown
 from natsctl.client.received import Received, not_traced
 from natsctl.client.requests import Requests
 from natsctl.spark.sql_queries import check_form
-
-Run = Callable[..., Any]
+from tests.support.commands import Run
 
 
 @pytest.mark.both

@@ -16,8 +16,7 @@ import pytest
 from natsctl.cli.framework.command_line import command_of
 from natsctl.cli.framework.nouns import every_command
 from tests.cli.conftest import groups_of
-
-Run = Callable[..., Any]
+from tests.support.commands import Run
 
 WORDS, INSTEAD = (
     dict(line.split("  →  ") if "  →  " in line else (line.removesuffix("  →"), "") for line in lines)

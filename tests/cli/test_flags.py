@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from natsctl.cli.main import run
 from natsctl.cli.render.change import not_taken, render_not_taken
 from natsctl.cli.stream.create import STREAM_ADD, STREAM_EDIT, STREAM_FLAGS
 from tests.cli.conftest import groups_of
+from tests.support.commands import Run
 
 SAMPLES: dict[str, Any] = {
     "--subjects": ["a.b,c"],
@@ -159,7 +160,6 @@ def test_flags_that_exclude_each_other_are_refused() -> None:
     assert config["max_deliver"] == len(config["backoff"]) + 1
 
 
-Run = Callable[..., Any]
 HOUR = 3600 * 10**9
 
 STREAM = {words: json.loads(wanted) for words, wanted in (row.split("  →  ") for row in groups_of("flags.txt")["set"])}

@@ -7,17 +7,15 @@ import json
 import os
 import socket
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from natsctl.api.times import parse_time
+from tests.support.commands import Run
 
 pytestmark = pytest.mark.ours("what a client says and shows")
-
-Run = Callable[..., Any]
 
 
 def _connect_line(listening: socket.socket, found: list[dict[str, Any]]) -> None:

@@ -14,10 +14,9 @@ from typing import Any, Final
 import pytest
 
 from natsctl.testing.process import ServerProcess
-from tests.support.commands import Done
+from tests.support.commands import Done, Run
 from tests.support.lying_server import ESCAPE, LyingServer, json_only
 
-Run = Callable[..., Any]
 Natsctl = [sys.executable, "-m", "natsctl"]
 WITHIN_S = 60
 pytestmark = pytest.mark.ours("nothing here differs between servers, and most lines start a process")

@@ -17,11 +17,11 @@ from natsctl.api.errors import ExitCode
 from natsctl.cli.main import run as run_main
 from natsctl.testing.process import Kind, ServerProcess
 from tests.cli.conftest import groups_of
+from tests.support.commands import Run
 from tests.support.request_differential import Reference
 
 pytestmark = pytest.mark.ours("how messages are shown")
 
-Run = Callable[..., Any]
 
 ONE_DOCUMENT, LINES, FAILURES = groups_of("json_everywhere.txt").values()
 """Lines that print one document, several, or fail; the latter with their number or exit code."""

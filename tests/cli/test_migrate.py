@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +18,13 @@ from natsctl.client.connection import Connection
 from natsctl.client.migration.destination import MigrationDestination
 from natsctl.testing.process import ServerProcess
 from tests.cli.conftest import clear, eventually
-from tests.support.commands import Done
+from tests.support.commands import Done, Run
 from tests.support.migration_kills import compare, configs, fill
 
 OWN = pytest.mark.ours("what a migration does when it fails is its own")
 KILLED = -signal.SIGKILL
 INTERRUPTED = 130
 FEW = 5
-Run = Callable[..., Done]
 
 
 @pytest.fixture(scope="module")

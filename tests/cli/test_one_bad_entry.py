@@ -13,10 +13,8 @@ from typing import Any, Final
 import pytest
 
 from natsctl.testing.process import ServerProcess
-from tests.support.commands import Done
+from tests.support.commands import Done, Run
 from tests.support.lying_server import LyingServer, json_only
-
-Run = Callable[..., Done]
 
 METADATA: Final = [
     "garbage", "", "[]", "null", "{}", '{"name":7}', '{"name":"bad","nuid":"N","size":"x"}', '{"name":"bad","size":-1}',

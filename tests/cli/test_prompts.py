@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from natsctl.cli.stream.dialogue import read_name, read_start_time, read_subject
+from tests.support.commands import Run
 
 pytest.importorskip("pexpect")
 pytestmark = pytest.mark.ours("questions are asked before a request, whatever the server is")
 
-Run = Callable[..., Any]
 Person = Any
 
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from natsctl.testing.process import Kind, ServerProcess
-from tests.support.commands import Done
+from tests.support.commands import Done, Run
 
-Run = Callable[..., Any]
 SOON_S, TIMEOUT_S = 80.0, 110
 """Well below the timeout, and enough for processes of a benchmark to start on a busy machine."""
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from natsctl.api.errors import UsageError
-
-Run = Callable[..., Any]
+from tests.support.commands import Run
 
 
 @pytest.fixture

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
 
-Run = Callable[..., Any]
+from tests.support.commands import Run
+
 pytestmark = pytest.mark.ours("nats-server has had no stream templates since 2.14")
 
 

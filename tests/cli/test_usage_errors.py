@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.cli.conftest import groups_of
+from tests.support.commands import Run
 
 pytestmark = pytest.mark.ours("what is wrong is found before a server is asked")
 
-Run = Callable[..., Any]
 
 REASONS = {"empty": "empty", "huge": "too large"}
 FILLED = (

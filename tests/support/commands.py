@@ -8,11 +8,15 @@ from __future__ import annotations
 import functools
 import json
 import time
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 import pytest
 
 from tests.support import forkserver
+
+Run = Callable[..., Any]
+"""The type of fixtures that run a command line and return a Done, and of those that write what a command reads."""
 
 
 class Done(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,8 +13,7 @@ from natsctl.cli.account import render_account
 from natsctl.cli.main import run as run_main
 from natsctl.testing.certificates import Authority
 from natsctl.testing.process import ServerProcess
-
-Run = Callable[..., Any]
+from tests.support.commands import Run
 
 
 @pytest.fixture(autouse=True)

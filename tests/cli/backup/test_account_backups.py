@@ -6,15 +6,14 @@ import base64
 import json
 import re
 import shutil
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tests.support.commands import Run
+
 pytestmark = pytest.mark.ours("files and messages on this side")
 
-Run = Callable[..., Any]
 
 NAMES = ["COPY", "KV_config", "MEM", "ORIGIN"]
 

@@ -8,7 +8,7 @@ import os
 import random
 import shutil
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,9 +17,7 @@ import pytest
 from natsctl.api.archive.s2 import FrameReader
 from natsctl.testing.process import ServerProcess
 from tests.support import tiers
-from tests.support.commands import Done
-
-Run = Callable[..., Done]
+from tests.support.commands import Done, Run
 
 DATA = Path(__file__).parents[2] / "jetstream" / "data"
 PLACES = 200

@@ -6,7 +6,6 @@ import base64
 import json
 import stat
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,9 +13,7 @@ import pytest
 from natsctl.api import headers
 from natsctl.api.archive.archive import ArchivedMessage
 from natsctl.client.backup.obfuscation import Obfuscator
-from tests.support.commands import Done
-
-Run = Callable[..., Done]
+from tests.support.commands import Run
 
 ORDERS = Path(__file__).parent / "nats" / "0.5.1" / "ORDERS"
 SECRET = "IPl7FerQ4ONilPdy78R0Zs5sKpUm0A9hpI5pMqzkilY="

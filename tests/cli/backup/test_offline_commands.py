@@ -12,15 +12,13 @@ import json
 import shlex
 import shutil
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from natsctl.api.archive.s2 import FrameReader
-
-Run = Callable[..., Any]
+from tests.support.commands import Run
 
 DATA = Path(__file__).parents[2] / "jetstream" / "data"
 

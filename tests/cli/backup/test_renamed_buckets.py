@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,8 +12,8 @@ from natsctl.api.archive.archive import ArchivedMessage
 from natsctl.client.backup.renaming import BucketRenaming
 from natsctl.client.buckets import OBJECTS
 from natsctl.testing.process import ServerProcess
+from tests.support.commands import Run
 
-Run = Callable[..., Any]
 BODY = b"payload " * 40_000
 
 

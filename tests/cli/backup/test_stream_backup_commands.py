@@ -5,13 +5,11 @@ from __future__ import annotations
 import base64
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-Run = Callable[..., Any]
+from tests.support.commands import Run
 
 DATA = Path(__file__).parents[2] / "jetstream" / "data"
 

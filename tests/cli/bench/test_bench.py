@@ -6,9 +6,7 @@ import os
 import re
 import signal
 import socket
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,8 +17,8 @@ from natsctl.client.servers import resolve
 from natsctl.client.settings import Settings
 from natsctl.testing.process import ServerProcess
 from tests.cli.conftest import eventually
+from tests.support.commands import Run
 
-Run = Callable[..., Any]
 ALIKE = pytest.mark.ours("what a benchmark counts and shows is the same on any server")
 
 WITHIN_S = 30

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from natsctl.cli.cheat import Topic, text, topics
 from natsctl.cli.main import run as run_main
-
-Run = Callable[..., Any]
-
+from tests.support.commands import Run
 
 TOPICS = topics()
 

@@ -22,9 +22,9 @@ import pytest
 import yaml
 
 from natsctl.testing.process import reference_binary
+from tests.support.commands import Run
 from tests.support.leaf_servers import eventually
 
-Run = Callable[..., Any]
 HERE = Path(__file__).parent
 FREE = ("merge", "topologySpreadConstraints")
 """Values of the chart below which any key may stand."""

@@ -5,13 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tests.support.commands import Run
 from tests.support.servers import NAMES, Cluster
 
-Run = Callable[..., Any]
 TIMEOUT = "1500ms"
 ALLOWED_S = 8.0
 """Well below the 9 s of the fault that this holds, and above what a busy machine adds to the timeout."""

@@ -25,8 +25,8 @@ from natsctl.client.one_shot import open_one_shot
 from natsctl.client.servers import Target, TargetKind
 from natsctl.client.settings import Settings
 from tests.cli.conftest import eventually
+from tests.support.commands import Run
 
-Run = Callable[..., Any]
 LONG_S = 20.0
 
 

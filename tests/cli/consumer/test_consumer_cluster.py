@@ -15,6 +15,7 @@ from natsctl.api.errors import ApiResponseError, NatsctlError, UnreachableError
 from natsctl.client import leaders
 from natsctl.client.leaders import hand_over, leader_of, plan_spread
 from tests.cli.conftest import eventually
+from tests.support.commands import Run
 from tests.support.servers import NAMES, Cluster
 
 
@@ -88,9 +89,6 @@ def test_a_plan_spreads_leaders_and_moves_no_more_than_needed(infos: list[dict[s
         assert move.target in leaders.peers_of(named[move.name])[1:]
     counts = Counter(leader for name, leader in after.items() if len(leaders.peers_of(named[name])) > 1)
     assert not plan or max(counts.values()) - min(counts.values()) <= 1
-
-
-Run = Callable[..., Any]
 
 
 @pytest.fixture

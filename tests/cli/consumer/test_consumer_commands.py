@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.cli.conftest import groups_of
-
-Run = Callable[..., Any]
+from tests.support.commands import Run
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "configs"
 

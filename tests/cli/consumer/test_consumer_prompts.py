@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
+from tests.support.commands import Run
+
 pytest.importorskip("pexpect")
 pytestmark = pytest.mark.ours("questions are asked before a request, whatever the server is")
 
-Run = Callable[..., Any]
 Person = Any
 
 

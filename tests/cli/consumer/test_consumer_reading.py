@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from natsctl.testing.process import ServerProcess
 from tests.cli.conftest import eventually
+from tests.support.commands import Run
 
-Run = Callable[..., Any]
 WITHIN_S = 30.0
 
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from tests.cli.conftest import groups_of
-
-Run = Callable[..., Any]
+from tests.support.commands import Run
 
 
 def info_of(run: Run, name: str) -> dict[str, Any]:

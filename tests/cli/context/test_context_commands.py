@@ -8,7 +8,6 @@ import shlex
 import stat
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +18,7 @@ from natsctl.client.context_file import EMPTY
 from natsctl.client.settings import Settings
 from natsctl.wire.server_url import without_login
 from tests.cli.conftest import groups_of
-
-Run = Callable[..., Any]
+from tests.support.commands import Run
 
 
 def test_secrets_are_hidden_unless_asked_for(ctx: Run, home: Path) -> None:

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 
 from tests.cli.conftest import eventually
-
-Run = Callable[..., Any]
+from tests.support.commands import Run
 
 LARGE = "340282366920938463463374607431768211456"
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 
-Run = Callable[..., Any]
+from tests.support.commands import Run
 
 
 @pytest.fixture

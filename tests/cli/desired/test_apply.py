@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from natsctl.desired.live import LiveState
+from tests.support.commands import Run
 
 ORDERS = str(Path(__file__).parents[3] / "examples" / "configs" / "orders.yaml")
 
-Run = Callable[..., Any]
 A = {"name": "A", "subjects": ["A.>"]}
 CLUSTERED = {**A, "num_replicas": 3}
 """What only the server knows that it does not take."""

@@ -14,9 +14,9 @@ from natsctl.api import endpoints
 from natsctl.api.errors import NatsctlError
 from natsctl.desired.apply import changes, recovery
 from natsctl.desired.apply.replacement import Replacement
+from tests.support.commands import Run
 from tests.support.servers import Cluster
 
-Run = Callable[..., Any]
 MESSAGES = 5
 
 

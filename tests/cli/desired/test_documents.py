@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-Run = Callable[..., Any]
+from tests.support.commands import Run
 
 GOOD = "owner: shop\nstreams:\n- name: A\n  subjects: [a.>]\n  consumers: [{name: C, filter_subject: b}]\n"
 BAD = "streams:\n- name: A\n  max_agee: 1\n- name: B\n  subjects: [A]\n  max_age: ${AGE}\n"

@@ -6,7 +6,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from natsctl.testing.process import ServerProcess
+from tests.support.commands import Run
 
 pytestmark = pytest.mark.ours("scripts around commands")
 
@@ -33,7 +34,6 @@ EVENT = {
     "secrets.NATS_CREDENTIALS_READ": "",
     "vars.NATSCTL_WHEEL": "",
 }
-Run = Callable[..., Any]
 
 
 def workflow(name: str) -> dict[str, Any]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-Run = Callable[..., Any]
+from tests.support.commands import Run
+
 ORDERS = str(Path(__file__).parents[3] / "examples" / "configs" / "orders.yaml")
 A = {"name": "A", "subjects": ["A.>"]}
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 
-Run = Callable[..., Any]
+from tests.support.commands import Run
 
 
 @pytest.fixture

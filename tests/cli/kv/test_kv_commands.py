@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-Run = Callable[..., Any]
+from tests.support.commands import Run
+
 DAY_NS = 86400 * 10**9
 
 

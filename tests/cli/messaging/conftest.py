@@ -16,8 +16,8 @@ from natsctl.client.servers import resolve
 from natsctl.client.settings import Settings
 from natsctl.testing.process import ServerProcess
 from tests.cli.conftest import eventually
+from tests.support.commands import Run
 
-Run = Callable[..., Any]
 WITHIN_S = 60.0
 
 

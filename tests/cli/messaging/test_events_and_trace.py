@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,8 @@ from natsctl.client.connection import Connection
 from natsctl.client.messaging.messages import Outgoing
 from natsctl.client.messaging.request_reply import ReplyLimits, ask
 from natsctl.testing.process import ServerProcess
+from tests.support.commands import Run
 
-Run = Callable[..., Any]
 NOW_NS = 1_767_225_600_000_000_000
 
 

@@ -8,9 +8,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,11 +16,10 @@ from natsctl.api.errors import ExitCode
 from natsctl.client.messaging.messages import stream_headers
 from natsctl.testing.process import Kind, ServerProcess
 from tests.cli.messaging.conftest import until_stored
+from tests.support.commands import Run
 from tests.support.conf_server import ConfServer
 
 pytestmark = pytest.mark.ours("what a client makes of words and stdin")
-
-Run = Callable[..., Any]
 
 
 def test_publishing_tells_on_stderr_and_nothing_on_stdout(stored: Run) -> None:

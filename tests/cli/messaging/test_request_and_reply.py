@@ -13,13 +13,12 @@ import pytest
 
 from natsctl.client.connection import Connection
 from tests.cli.conftest import eventually
+from tests.support.commands import Run
 
 pytestmark = pytest.mark.ours("what a client makes of messages")
 
 if TYPE_CHECKING:
     from natsctl.client.message import Message
-
-Run = Callable[..., Any]
 
 
 def _says(*bodies: bytes, **more: Any) -> Callable[[Message], list[dict[str, Any]]]:

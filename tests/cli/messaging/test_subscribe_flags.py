@@ -15,8 +15,7 @@ from typing import Any
 import pytest
 
 from tests.cli.messaging.conftest import until_stored
-
-Run = Callable[..., Any]
+from tests.support.commands import Run
 
 
 @pytest.fixture

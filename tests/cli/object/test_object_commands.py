@@ -9,15 +9,12 @@ import os
 import shlex
 import signal
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.cli.conftest import eventually
-
-Run = Callable[..., Any]
+from tests.support.commands import Run
 
 
 @pytest.fixture

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from natsctl.testing.process import Kind, ServerProcess
 from tests.cli.conftest import eventually
+from tests.support.commands import Run
 from tests.support.servers import CONFIG, Cluster
-
-Run = Callable[..., Any]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

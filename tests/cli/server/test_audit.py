@@ -9,7 +9,7 @@ import re
 import stat
 import subprocess
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +19,7 @@ from natsctl.client.audit.analysis import all_checks
 from natsctl.client.audit.bundle import METADATA, BundleWriter, write_bundle
 from natsctl.testing.process import ServerProcess
 from tests.cli.conftest import groups_of
-
-Run = Callable[..., Any]
+from tests.support.commands import Run
 
 
 @pytest.fixture

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import eventually, groups_of
-
-Run = Callable[..., Any]
+from tests.support.commands import Run
 
 
 def rows(group: str) -> list[tuple[str, int, str]]:

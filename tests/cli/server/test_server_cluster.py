@@ -11,9 +11,9 @@ import pytest
 
 from natsctl.client.system.cluster import ClusterMember
 from tests.cli.conftest import eventually
+from tests.support.commands import Run
 from tests.support.servers import Cluster
 
-Run = Callable[..., Any]
 GROUP = {"name": "C", "leader": "n1"}
 
 

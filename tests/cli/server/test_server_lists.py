@@ -17,8 +17,7 @@ from natsctl.cli.server.overview import compacted
 from natsctl.client.system.system_account import ServerAnswer
 from natsctl.client.system.top import ApiCounts
 from tests.cli.conftest import eventually
-
-Run = Callable[..., Any]
+from tests.support.commands import Run
 
 
 def test_list_shows_each_server_with_the_totals(system: Run) -> None:

@@ -6,8 +6,7 @@ import asyncio
 import contextlib
 import signal
 import threading
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
 
@@ -16,10 +15,9 @@ from natsctl.client.servers import resolve
 from natsctl.client.services import EchoService
 from natsctl.client.settings import Settings
 from natsctl.testing.process import ServerProcess
+from tests.support.commands import Run
 
 pytestmark = pytest.mark.ours("services are clients")
-
-Run = Callable[..., Any]
 
 
 @contextlib.contextmanager

@@ -11,9 +11,8 @@ from typing import Any, Final
 import pytest
 
 from tests.cli.conftest import eventually
+from tests.support.commands import Run
 from tests.support.servers import NAMES, Cluster
-
-Run = Callable[..., Any]
 
 
 @pytest.fixture

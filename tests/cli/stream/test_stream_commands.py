@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +12,7 @@ import pytest
 from natsctl.api.errors import NatsctlError
 from natsctl.client.asset_config import settled
 from natsctl.client.manager import CONSUMER_LEVELS, STREAM_LEVELS, check_level, required_level_of
-
-Run = Callable[..., Any]
+from tests.support.commands import Run
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "configs"
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +14,7 @@ import pytest
 from natsctl.cli.render.streams import dot_graph, flows, leaders_of, replicas
 from natsctl.cli.stream.reports import StreamReport
 from tests.cli.conftest import groups_of
-
-Run = Callable[..., Any]
+from tests.support.commands import Run
 
 
 @pytest.fixture

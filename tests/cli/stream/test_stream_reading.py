@@ -11,8 +11,7 @@ import pytest
 
 from natsctl.api.times import parse_time
 from tests.cli.conftest import groups_of
-
-Run = Callable[..., Any]
+from tests.support.commands import Run
 
 
 @pytest.fixture

@@ -6,15 +6,13 @@ import csv
 import json
 import socket
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from natsctl.testing.process import ServerProcess
-
-Run = Callable[..., Any]
+from tests.support.commands import Run
 
 CONF = """
 server_name: WATCHED
