@@ -110,13 +110,9 @@ class ServerUsage:
         self.full = False
         self._changed = changed
 
-    def moved(self, delta: int) -> None:
-        """Record added (or, negative, removed) bytes."""
-        self.used += delta
-        full = 0 <= self.limit < self.used
-        if full is not self.full:
-            self.full = full
-            self._changed()
+    def turn(self) -> None:
+        self.full = not self.full
+        self._changed()
 
 
 class AccountUsage:
@@ -150,7 +146,10 @@ class AccountUsage:
     def moved(self, delta: int) -> None:
         """Record added (or, negative, removed) bytes."""
         self.used += delta
-        self._server.moved(delta)
+        server = self._server
+        server.used += delta
+        if (0 <= server.limit < server.used) is not server.full:
+            server.turn()
 
 
 class OfflineStreams:

@@ -27,7 +27,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from itertools import zip_longest
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -49,7 +48,7 @@ WRITES_S: Final = 0.004
 """Time of a turn for small commits without a sync on the loop thread."""
 WEIGHT: Final = 8
 """Small commits over which their time is averaged."""
-MAX_SAMPLE_S: Final = 4 * IN_PLACE_S
+MAX_SAMPLE_S: Final = 2 * IN_PLACE_S
 """Maximum duration that one commit counts, so that a single slow sync among fast ones does not decide."""
 
 WRITE_FAILED: Final = 1
@@ -149,7 +148,7 @@ class Committer:
 
         Returns whether one has ended here, so that there may be something to deliver.
         """
-        dirty, here, ended = self._store.dirty, list[_BegunJob](), False
+        dirty, natively, here, ended = self._store.dirty, list[_BegunJob](), list[_Job](), False
         if not dirty:
             return False
         alone = len(dirty) == 1 and not self.in_flight and self._small_s[True] <= IN_PLACE_S
@@ -165,15 +164,19 @@ class Committer:
                 continue
             appends = commit.take_appends() if native else ()
             if commit.is_small and (alone if commit.syncs else writes):
-                here.append((stream, commit, appends))
+                if appends:
+                    natively.append((stream, commit, appends))
+                else:
+                    here.append((stream, commit))
             elif commit.io:
                 self._hand_over(stream, commit, appends)
             else:
                 self._end(stream, commit, run(commit))
                 ended = True
-        if here:
-            self._run_small(here)
-        return ended or bool(here)
+        if natively or here:
+            self._run_small(natively, here)
+            return True
+        return ended
 
     def _hand_over(self, stream: Committable, commit: Commit, appends: tuple[Append, ...]) -> None:
         """Have a thread run a commit."""
@@ -183,22 +186,25 @@ class Committer:
         else:
             self._give((stream, commit))
 
-    def _run_small(self, jobs: list[_BegunJob]) -> None:
-        """Run small commits on this thread, those with `appends` natively; after WRITES_S hand over the others."""
-        jobs.sort(key=lambda job: not job[2])
-        outcomes: list[tuple[int, int, float]] = []
-        if self._native is not None and jobs[0][2]:
-            outcomes = self._native.run([appends for _, _, appends in jobs if appends], WRITES_S)
-        took_s = 0.0
-        for (stream, commit, appends), outcome in zip_longest(jobs, outcomes):
-            if outcome is None and (appends or took_s >= WRITES_S):
+    def _run_small(self, natively: list[_BegunJob], jobs: list[_Job]) -> None:
+        """Run small commits on this thread, first those without Python; after WRITES_S hand over the others."""
+        took_s, outcomes = 0.0, list[tuple[int, int, float]]()
+        if self._native is not None and natively:
+            outcomes = self._native.run([appends for _, _, appends in natively], WRITES_S)
+            for stream, commit, appends in natively[len(outcomes) :]:
                 self._hand_over(stream, commit, appends)
+        for (stream, commit, _), (outcome, number, seconds) in zip(natively, outcomes, strict=False):
+            took_s += seconds
+            if outcome == WRITE_FAILED:
+                jobs.append((stream, commit))
                 continue
-            if outcome is None or outcome[0] == WRITE_FAILED:
-                error, seconds = self._timed(commit)
-            else:
-                failed, number, seconds = outcome
-                error = failed_sync(number) if failed else None
+            self._note(commit, seconds)
+            self._end(stream, commit, failed_sync(number) if outcome else None)
+        for stream, commit in jobs:
+            if took_s >= WRITES_S:
+                self._hand_over(stream, commit, ())
+                continue
+            error, seconds = self._timed(commit)
             took_s += seconds
             self._note(commit, seconds)
             self._end(stream, commit, error)

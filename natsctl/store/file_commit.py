@@ -47,11 +47,15 @@ class Commit:
     io = False
     """Whether `run` does disk I/O; False means that it may be called in line."""
     is_small = False
-    """Whether `run` does no more than append a little to files that are open, and sync them."""
+    """Whether `run` does no more than append a little to files that are there, and sync them."""
     syncs = True
     """Whether `run` waits for a sync."""
     creates = removes = False
     """Whether it creates the files of a new stream, or removes the files of a deleted one."""
+    only_messages = False
+    """Whether `run` does no more than append messages to a file that is there, and sync it."""
+    full = False
+    """Whether messages found no room."""
 
     def __init__(self, last_seq: int, callbacks: list[Settled]) -> None:
         self.last_seq = last_seq
@@ -92,7 +96,7 @@ class Committable(Protocol):
 NO_TOMBS: Final = array("Q")
 """The removed sequences of a commit without any; nothing is added to it."""
 SMALL_BYTES = 16 * 1024
-"""Max size of a small commit: about a hundred messages of 128 bytes."""
+"""Max size of a small commit without the zeros ahead: about a hundred messages of 128 bytes."""
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """A full disk, an exceeded quota, and a limit on file sizes (RLIMIT_FSIZE): nothing was written; it may work later."""
 
@@ -222,7 +226,7 @@ class FileCommit(Commit):
     """One group commit of a file stream. After `run` without error, `full` and `meta_full` say what had no room."""
 
     io = True
-    full = journal_full = meta_full = rewritten = False
+    journal_full = meta_full = rewritten = False
     named = False
     """Whether the folder got its name."""
     records_full = False
@@ -234,21 +238,22 @@ class FileCommit(Commit):
         self._disk = disk
         self._reserve = reserve
         self.plan = plan
-        self.settled_end = plan.offset + len(plan.data)
+        size = len(plan.data)
+        self.settled_end = plan.offset + size
         self.unerased: dict[Erasure, StoreError] = {}
         """Erasures in compressed or encrypted segments that could not be done, and why; their records are on disk."""
         if plan.only_messages:
-            self.syncs = plan.sync
-            only_appends = plan.target is not None and plan.target.writer is not None and reserve.intact
+            self.only_messages, self.syncs = True, plan.sync
+            self._only_appends = only_appends = reserve.intact
+            self.is_small = only_appends and size + plan.unsynced_bytes <= SMALL_BYTES
         else:
             self.creates, self.removes = plan.creates, bool(plan.trash_folder)
             journal = plan.journal
             self.syncs = (plan.sync and plan.target is not None) or (journal is not None and journal.sync)
-            only_appends = self._finds_only_appends()
-        self._only_appends = only_appends
+            self._only_appends = only_appends = self._finds_only_appends()
+            self.is_small = only_appends and self._bytes_to_sync() <= SMALL_BYTES
         if plan.zeros and (not only_appends or disk.encrypted):
             plan.zeros = 0
-        self.is_small = only_appends and self._bytes_to_sync() <= SMALL_BYTES
 
     def _finds_only_appends(self) -> bool:
         """Return whether `run` does no more than append to files that are open, and sync them."""
@@ -266,7 +271,7 @@ class FileCommit(Commit):
 
     def _bytes_to_sync(self) -> int:
         plan = self.plan
-        journal, size = plan.journal, len(plan.data) + plan.zeros + (plan.unsynced_bytes if plan.sync else 0)
+        journal, size = plan.journal, len(plan.data) + (plan.unsynced_bytes if plan.sync else 0)
         if journal is not None:
             size += len(journal.data) + (journal.unsynced_bytes if journal.sync else 0)
         return size
@@ -277,10 +282,10 @@ class FileCommit(Commit):
         plan = self.plan
         target, journal = plan.target, plan.journal
         appends: tuple[Append, ...] = ()
-        if target is not None and target.writer is not None:
+        if target is not None and (writer := target.writer) is not None:
             data = plan.data + bytes(plan.zeros) if plan.zeros else plan.data
-            append = (*target.writer.placed(data, plan.offset), plan.sync)
-            appends = (append,) if append[0] >= 0 else ()
+            fd, data, offset = writer.placed(data, plan.offset)
+            appends = ((fd, data, offset, plan.sync),) if fd >= 0 else ()
         if journal is not None and journal.file is not None:
             append = (*journal.file.placed(journal.data, journal.offset), journal.sync)
             appends = (*appends, append) if append[0] >= 0 and (appends or target is None) else ()

@@ -172,6 +172,8 @@ class FileLog:
         """Base, generation and length of the last segment as it was synced."""
         self._host = host
         self._segment_bytes = host.options.segment_bytes
+        self._small_segment = min(self._segment_bytes, max(self._segment_bytes // 8, 4096))
+        """Size below which a segment is not replaced, even if all its messages are dead."""
         self._index = index
         self._cache = cache
         self._reader = SegmentReader(cache, key, host.report_fault)
@@ -251,8 +253,9 @@ class FileLog:
     def append(self, seq: int, ts_ns: int, subject: bytes, header: bytes, payload: bytes, flags: int) -> None:
         """Buffer one message and enter it into the index; `flags` are TIMED and MORE."""
         parts = self._parts
-        if not parts:
+        if not parts and self.file.size >= self._small_segment:
             self._begin_batch(seq)
+            parts = self._parts
         file = self.file
         data = _encode_message(file.head.salt, self.synced_seq, seq, ts_ns, flags, subject, header, payload)
         parts.append(data)
@@ -297,7 +300,7 @@ class FileLog:
     def _begin_batch(self, seq: int) -> None:
         """Roll to a new segment when the active one is full, or large and all dead."""
         limit, active, size = self._segment_bytes, self._index.segments[-1], self.file.size
-        if size < limit and (active.live or size < max(limit // 8, 4096)):
+        if size < limit and (active.live or size < self._small_segment):
             return
         if not active.sids:
             return
@@ -384,10 +387,6 @@ class FileLog:
         """Put everything buffered into `plan`, with the erasures and unlinks; `force` includes postponed ones."""
         plan.has_messages, self._has_messages, plan.last_ts_ns = self._has_messages, False, self._index.last_ts_ns
         self._taken_removals = None
-        if self._has_only_messages():
-            plan.only_messages = True
-            self._take_data(plan, durable_seq)
-            return
         if not self._parts and self._removals and not self._index.active.live:
             self._begin_batch(self._index.last_seq + 1)  # a purge frees the space of the last segment too
         plan.trailing = self._trailing[:-TRAILING_SEGMENTS] if self.provisional else self._trailing
@@ -416,17 +415,21 @@ class FileLog:
         if plan.sealed is None:
             plan.rewrite = self._compaction.plan(self._index, min(self._index.first_seq, durable_seq + 1))
 
-    def _has_only_messages(self) -> bool:
-        """Return whether all that waits are messages for a file that was created."""
-        removals = self._removals
-        return bool(
-            self._parts
-            and self.file.created
-            and self._sealing is None
-            and not (self.provisional or removals.floor_moved or removals.deletes or removals.erases)
-            and not (self._trailing or self._below_floor or self._unerased or self._index_unlinks)
-            and not self._compaction.waits(self._index)
-        )
+    def take_messages(self, plan: CommitPlan) -> bool:
+        """Put the buffered messages into `plan` if all that waits are messages for a file that was created."""
+        removals, file = self._removals, self.file
+        if (
+            not (self._has_messages and file.created)
+            or self._sealing is not None
+            or (removals.floor_moved or removals.deletes or removals.erases)
+            or (self._trailing or self._below_floor or self._unerased or self._index_unlinks)
+            or self._compaction.waits(self._index)
+        ):
+            return False
+        plan.has_messages = plan.only_messages = True
+        plan.last_ts_ns, self._has_messages, self._taken_removals = self._index.last_ts_ns, False, None
+        self._take_data(plan, 0)
+        return True
 
     def _take_frames(self, plan: CommitPlan, durable_seq: int) -> None:
         file, last_seq = self.file, self._index.last_seq
@@ -493,10 +496,6 @@ class FileLog:
         """Apply a commit's changes to the segments; `durable_seq` is the newest message before it."""
         plan = commit.plan
         target, sealed = plan.target, plan.sealed
-        if plan.only_messages and not commit.full and target is not None:
-            self._settle_data(commit, target)
-            self._settle_seqs(commit, target)
-            return
         if commit.records_full:
             self._put_back(plan)
             self._take_back(durable_seq, target)
@@ -523,6 +522,13 @@ class FileLog:
         if commit.full:
             self._take_back(durable_seq)
             return
+        self._settle_seqs(commit, target)
+
+    def settle_messages(self, commit: FileCommit) -> None:
+        """Apply a commit of `take_messages` that found room."""
+        target = commit.plan.target
+        assert target is not None
+        self._settle_data(commit, target)
         self._settle_seqs(commit, target)
 
     def _settle_seqs(self, commit: FileCommit, target: SegmentFile | None) -> None:

@@ -51,6 +51,8 @@ class FileStream:
         self._sync_wanted = False
         self._sync_forced = False
         self._trash_folder = ""
+        self._has_more = True
+        """Whether the next commit may have more to do than the log."""
 
     # -- birth and death
 
@@ -73,7 +75,7 @@ class FileStream:
 
     def leave(self) -> None:
         """Queue the move of the folder to the trash for the next commit; nothing else is written any more."""
-        self._trash_folder = f"{self._name}.gone"
+        self._trash_folder, self._has_more = f"{self._name}.gone", True
         self.left = self._meta.unborn
 
     @property
@@ -100,15 +102,18 @@ class FileStream:
 
     def set_meta(self, meta: bytes) -> None:
         self._meta.set(meta)
+        self._has_more = True
 
     def append_record(self, kind: int, body: bytes) -> None:
         self._journal.append(kind, body)
+        self._has_more = True
 
     def records(self) -> list[tuple[int, bytes]]:
         return self._journal.records()
 
     def rewrite(self, records: Sequence[tuple[int, bytes]]) -> None:
         self._journal.replace(records)
+        self._has_more = True
 
     @property
     def journal_bytes(self) -> int:
@@ -126,28 +131,30 @@ class FileStream:
 
     def request_sync(self, force: bool) -> None:
         """Request a sync of everything by the next commit, with `force` whatever the policy says."""
-        self._sync_wanted = True
+        self._sync_wanted = self._has_more = True
         self._sync_forced |= force
 
     def take(self, callbacks: list[Settled], durable_seq: int, lazy: bool) -> Commit:
         """Return the commit of everything buffered; with `lazy` it may end before its messages are synced."""
-        plan, log = CommitPlan(self.folder), self.log
+        host, log, last_seq = self._host, self.log, self._index.last_seq
+        plan = CommitPlan(self.folder, sync=host.syncs_at_once and not lazy)
+        if self._has_more or not log.take_messages(plan):
+            self._take_more(plan, durable_seq)
+            last_seq = durable_seq if plan.trash_folder else last_seq
+        return FileCommit(last_seq, callbacks, self._disk, plan, host.reserve)
+
+    def _take_more(self, plan: CommitPlan, durable_seq: int) -> None:
+        host, log, wanted = self._host, self.log, self._sync_wanted
         plan.provisional = log.provisional
         if log.unnamed and not log.provisional:
             plan.named = self._name
         if self._trash_folder:
             plan.trash_folder, plan.was_born = self._trash_folder, self.born
             self.close_files()
-            return FileCommit(durable_seq, callbacks, self._disk, plan, self._host.reserve)
-        host, wanted = self._host, self._sync_wanted
-        last_seq, policy = self._index.last_seq, host.options.sync
-        at_once = policy == "always" and not lazy
-        plan.sync = at_once or self._sync_forced or (wanted and policy != "never") or bool(plan.named)
+            return
+        plan.sync |= self._sync_forced or (wanted and host.options.sync != "never") or bool(plan.named)
         plan.sync = plan.sync and not plan.provisional
         log.take(plan, durable_seq, self._sync_forced)
-        if plan.only_messages and not (wanted or plan.named or self._meta.waits or self._journal.pending):
-            return FileCommit(last_seq, callbacks, self._disk, plan, host.reserve)
-        plan.only_messages = False
         if self._meta.waits:
             plan.meta, plan.creates = self._meta.take(host.identity)
         if log.may_rewrite:
@@ -155,7 +162,7 @@ class FileStream:
         takes_bytes = plan.unlinks or plan.erasures or plan.rewrite is not None
         plan.journal = self._journal.take(bool(wanted or takes_bytes))  # which has the same content
         self._sync_wanted = self._sync_forced = False
-        return FileCommit(last_seq, callbacks, self._disk, plan, host.reserve)
+        self._has_more = False
 
     def settle(self, commit: Commit, durable_seq: int) -> StoreError | None:
         """Apply the outcome of a commit that ran; return the argument of the callbacks.
@@ -163,11 +170,14 @@ class FileStream:
         If its messages found no room, they and all messages appended since are taken back.
         """
         assert isinstance(commit, FileCommit)
-        plan = commit.plan
-        if not plan.only_messages:
-            if plan.trash_folder:
-                self.left = True
+        if commit.only_messages:
+            if not commit.full:
+                self.log.settle_messages(commit)
                 return None
+        elif commit.plan.trash_folder:
+            self.left = True
+            return None
+        else:
             self._settle_files(commit)
         self.log.settle(commit, durable_seq)
         if commit.records_full or commit.journal_full or commit.meta_full:
@@ -187,6 +197,7 @@ class FileStream:
             self._meta.take_back()
         elif plan.meta is not None:
             self._meta.settle(plan.meta, commit.creates)
+        self._has_more |= self.log.unnamed or bool(self._trash_folder) or self._meta.waits or self._journal.pending
 
     # -- marks for the high-water file, and files
 

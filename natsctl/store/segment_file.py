@@ -41,6 +41,7 @@ class SegmentFile:
         "head",
         "indexed",
         "kept",
+        "kept_end",
         "last_miss",
         "misses",
         "packed",
@@ -75,7 +76,8 @@ class SegmentFile:
         self.starts: list[int] = []
         self.blobs: list[bytes] = []
         self.trusted: list[bool] = []
-        self.kept = 0
+        self.kept = self.kept_end = 0
+        """Bytes of the pieces, and the offset of their end."""
         self.misses = 0
         self.last_miss = 0
 
@@ -97,15 +99,15 @@ class SegmentFile:
 
     def keep(self, offset: int, blob: bytes, trusted: bool) -> None:
         """Keep a piece; release the previous pieces unless this one follows them."""
-        blobs = self.blobs
-        if blobs and self.starts[-1] + len(blobs[-1]) != offset:
+        if self.kept_end != offset:
             self.forget()
-            blobs = self.blobs
         self.starts.append(offset)
-        blobs.append(blob)
+        self.blobs.append(blob)
         self.trusted.append(trusted)
-        self.kept += len(blob)
-        if len(blobs) > MAX_BLOBS:
+        size = len(blob)
+        self.kept += size
+        self.kept_end = offset + size
+        if len(self.blobs) > MAX_BLOBS:
             self._join()
 
     def _join(self) -> None:

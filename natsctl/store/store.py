@@ -99,6 +99,7 @@ class Store:
         self._run = 0
         self._unsynced: dict[StreamStore, int] = {}
         """Streams with bytes that a sync was postponed for, and since when: the oldest first."""
+        self.syncs_at_once = options.sync == "always"
         self._patience_ns = options.sync if isinstance(options.sync, int) else options.journal_sync_ns
         self._open: dict[StreamStore, None] = {}
         self.stopped_cleanly = False
@@ -483,10 +484,13 @@ class Store:
 
     # -- callbacks of streams
 
-    def committed(self, stream: StreamStore) -> None:
+    def committed(self, stream: StreamStore, *, waits: bool = False) -> None:
+        """Note the end of a commit of `stream`; it `waits` for a sync if that is known."""
         files, streams = stream.backing, self._open
         if not isinstance(files, FileStream):
             return
+        if waits and stream in self._unsynced and files.stream_id in self._high_water.changed:
+            return  # nor does a stream that waits have to be the newest among the open ones
         if files.left:
             self._forget(stream, files.stream_id)
             return

@@ -92,7 +92,9 @@ class StreamStore(AppendedView):
             ts_ns = self._in_order(ts_ns, seq)
         self._append(seq, ts_ns, subject, header, payload, TIMED if timed else 0)
         if self._clean:
-            self.mark_dirty()
+            self._clean = False
+            if self._in_flight is None:
+                self._host.dirty[self] = None
         return seq
 
     def append_run(self, run: MessageRun, subject: Blob, ts_ns: int) -> int:
@@ -488,14 +490,19 @@ class StreamStore(AppendedView):
 
     def finish_commit(self, commit: Commit, error: OSError | StoreError | None = None) -> None:
         self._in_flight = None
+        only_messages = error is None and commit.only_messages and not commit.full
         try:
-            outcome = self._poison(commit, error) if error is not None else self._settle(commit)
-            if error is None and commit.kept:
+            if only_messages:
+                self.full = False
+                outcome = self.backing.settle(commit, self.durable_seq)
+            else:
+                outcome = self._poison(commit, error) if error is not None else self._settle(commit)
+            if only_messages or (error is None and commit.kept):
                 last_seq = commit.last_seq
                 moved = last_seq > self.durable_seq
                 if moved:
                     self.durable_seq = last_seq
-                self._host.committed(self)
+                self._host.committed(self, waits=only_messages and not commit.syncs)
                 if moved:
                     self.listener(last_seq)
             for callback in commit.callbacks:

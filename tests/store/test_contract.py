@@ -333,13 +333,16 @@ def small_commit(stream: StreamStore) -> bool:
     return small
 
 
-def test_a_commit_is_small_if_it_appends_a_little_to_open_files(lab) -> None:
+def test_a_commit_is_small_if_it_appends_a_little_to_files_that_are_there(lab) -> None:
     lab.options = StoreOptions(segment_bytes=1 << 20, reserve_bytes=0)
     stream = lab.open().create("$G/S", b"{}", "file")
     stream.append(b"s", b"", b"", 1)
     assert not small_commit(stream)  # creates the stream
     stream.append(b"s", b"", b"a little", 2)
     assert small_commit(stream)
+    stream.backing.close_idle()
+    stream.append(b"s", b"", b"a little", 2)
+    assert small_commit(stream)  # opens the segment
     stream.append(b"s", b"", bytes(SMALL_BYTES), 3)
     assert not small_commit(stream)
     stream.set_meta(b"{1}")
