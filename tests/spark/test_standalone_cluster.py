@@ -78,12 +78,7 @@ PROJECT: Final = {
 
 
 def settings() -> dict[str, str]:
-    options = " ".join(spark_starts.java_options())
-    return {
-        "spark.executor.memory": "512m",
-        "spark.executor.extraJavaOptions": options,
-        "spark.driver.extraJavaOptions": options,
-    }
+    return {"spark.executor.memory": "512m", **spark_starts.spark_settings()}
 
 
 def conf() -> list[str]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from natsctl.spark.session.spark_options import SECRET_OPTIONS
-from tests.support.spark_starts import java_options
+from tests.support.spark_starts import spark_settings
 
 PAGES = ("jobs/", "stages/", "environment/", "executors/", "SQL/", "StreamingQuery/")
 ANSWERS = ("environment", "jobs", "stages", "sql?details=true&planDescription=true&length=100", "allexecutors")
@@ -36,8 +36,7 @@ def main() -> int:
     settings: dict[str, bool | float | int | str | None] = {
         "spark.master": "local-cluster[1,1,512]",
         "spark.executor.memory": "512m",
-        "spark.driver.extraJavaOptions": " ".join(java_options()),
-        "spark.executor.extraJavaOptions": " ".join(java_options()),
+        **spark_settings(),
         "spark.eventLog.enabled": "true",
         "spark.eventLog.compress": "false",
         "spark.eventLog.dir": str(out / "events"),
