@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import random
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 from unittest import mock
 
 from natsctl.store.disk import Disk, File
@@ -22,7 +22,7 @@ from natsctl.store.packed import PackedFile, open_segment
 from natsctl.store.segment_file import SegmentFile
 from tests.support.simdisk import SimDisk, no_faults
 from tests.support.store_model import Report, Violation, simulating
-from tests.support.store_mutations import NOTICED, Mutations, Patch, do_nothing
+from tests.support.store_mutations import NOTICED, Mutations, do_nothing
 from tests.support.store_simulation import SUBJECTS, Session, look_for
 
 WORDS: Final = (*(subject for subject in SUBJECTS if len(subject) > 4), b"natsctl\0", b'"key": ', b"K: v\r\n", b"$G/S")
@@ -159,70 +159,44 @@ MUTATIONS: Final = Mutations(
 )
 
 
-@MUTATIONS.planted()
-def range_not_begun() -> Patch:
-    def begin_range(self: LogCipher, start: int, nonce: bytes) -> None:
-        self.end = start
-
-    return mock.patch.object(LogCipher, "begin_range", begin_range)
+@MUTATIONS.replacing(LogCipher, "begin_range")
+def range_not_begun(_begin_range: Any, log: LogCipher, start: int, nonce: bytes) -> None:
+    log.end = start
 
 
-@MUTATIONS.planted()
-def header_of_a_range_not_written() -> Patch:
-    write_header = LogCipher.write_header
-
-    def written(self: LogCipher, file: File, before: tuple[Range, ...]) -> None:
-        if not before:
-            write_header(self, file, before)
-        self.is_renewed = True
-
-    return mock.patch.object(LogCipher, "write_header", written)
+@MUTATIONS.replacing(LogCipher, "write_header")
+def header_of_a_range_not_written(write_header: Any, log: LogCipher, file: File, before: tuple[Range, ...]) -> None:
+    if not before:
+        write_header(log, file, before)
+    log.is_renewed = True
 
 
-@MUTATIONS.planted(69)
-def range_kept_whose_header_found_no_room() -> Patch:
-    write_header = LogCipher.write_header
-
-    def written(self: LogCipher, file: File, before: tuple[Range, ...]) -> None:
-        ranges = self.ranges
-        try:
-            write_header(self, file, before)
-        except OSError:
-            self.ranges, self.end = ranges, ranges[-1].start
-            raise
-
-    return mock.patch.object(LogCipher, "write_header", written)
+@MUTATIONS.replacing(LogCipher, "write_header", 69)
+def range_kept_whose_header_found_no_room(write_header: Any, log: LogCipher, *arguments: Any) -> None:
+    ranges = log.ranges
+    try:
+        write_header(log, *arguments)
+    except OSError:
+        log.ranges, log.end = ranges, ranges[-1].start
+        raise
 
 
-@MUTATIONS.planted(22)
-def continued_where_the_last_run_ended() -> Patch:
-    parse = LogCipher.parse
-
-    def parsed(self: LogCipher, header: bytes) -> None:
-        parse(self, header)
-        self.end = 0
-
-    return mock.patch.object(LogCipher, "parse", parsed)
+@MUTATIONS.replacing(LogCipher, "parse", 22)
+def continued_where_the_last_run_ended(parse: Any, log: LogCipher, header: bytes) -> None:
+    parse(log, header)
+    log.end = 0
 
 
-@MUTATIONS.planted()
-def appended_in_clear() -> Patch:
-    def put(self: LogFile, data: bytes | memoryview, offset: int) -> int:
-        return self._file.pwrite(data, 4096 + offset)
-
-    return mock.patch.object(LogFile, "_put", put)
+@MUTATIONS.replacing(LogFile, "_put")
+def appended_in_clear(_put: Any, file: LogFile, data: bytes | memoryview, offset: int) -> int:
+    return file._file.pwrite(data, 4096 + offset)
 
 
-@MUTATIONS.planted(10)
-def conversion_done_before_its_files() -> Patch:
-    open_keys = KeyFile.open
-
-    def opened(self: KeyFile, is_encrypted: bool, is_new: bool) -> Keyring:
-        ring = open_keys(self, is_encrypted, is_new)
-        if ring.converting:
-            ring.converting = False
-            self.save(ring)
-            ring.converting = True
-        return ring
-
-    return mock.patch.object(KeyFile, "open", opened)
+@MUTATIONS.replacing(KeyFile, "open", 10)
+def conversion_done_before_its_files(open_keys: Any, file: KeyFile, *arguments: bool) -> Keyring:
+    ring: Keyring = open_keys(file, *arguments)
+    if ring.converting:
+        ring.converting = False
+        file.save(ring)
+        ring.converting = True
+    return ring

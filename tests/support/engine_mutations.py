@@ -6,7 +6,7 @@ notice it within `SEEDS_MAX` seeds proves nothing about that promise.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, Final
 from unittest import mock
 
@@ -22,9 +22,6 @@ from natsctl.jetstream.streams.pipeline import PublishPipeline
 from natsctl.jetstream.streams.schedules import Schedules, TimedMessages
 from natsctl.jetstream.streams.source import SourceSet
 from natsctl.store import file_log
-from natsctl.store.errors import StoreError
-from natsctl.store.filters import Filters
-from natsctl.store.message import Copy
 from natsctl.store.segment_file import SegmentFile
 from natsctl.store.steps import Steps
 from natsctl.store.stream import StreamStore
@@ -61,28 +58,16 @@ MUTATIONS: Final = Mutations(
 )
 
 
-@MUTATIONS.planted()
-def ids_of_removed_messages_forgotten() -> Patch:
-    recover = Dedupe.recover
-
-    def of_what_is_there(self: Dedupe, journal: Iterable[tuple[int, bytes]]) -> None:
-        recover(self, ())
-        for entry in [entry for entry in self._entries if not self._stream.store.holds(entry[0])]:
-            self._seqs.pop(entry[2], None)
-
-    return mock.patch.object(Dedupe, "recover", of_what_is_there)
+@MUTATIONS.replacing(Dedupe, "recover")
+def ids_of_removed_messages_forgotten(recover: Any, dedupe: Dedupe, journal: Iterable[tuple[int, bytes]]) -> None:
+    recover(dedupe, ())
+    for entry in [entry for entry in dedupe._entries if not dedupe._stream.store.holds(entry[0])]:
+        dedupe._seqs.pop(entry[2], None)
 
 
-@MUTATIONS.planted(463)
-def batch_stored_one_by_one() -> Patch:
-    append_copies = StreamStore.append_copies
-
-    def apart(
-        self: StreamStore, messages: Sequence[Copy], timed: Collection[int] = (), *, together: bool = False
-    ) -> None:
-        append_copies(self, messages, timed)
-
-    return mock.patch.object(StreamStore, "append_copies", apart)
+@MUTATIONS.replacing(StreamStore, "append_copies", 463)
+def batch_stored_one_by_one(append_copies: Any, store: StreamStore, *arguments: Any, together: bool = False) -> None:
+    append_copies(store, *arguments)
 
 
 @MUTATIONS.planted(1)
@@ -90,93 +75,56 @@ def schedule_fires_again_after_a_crash() -> Patch:
     return mock.patch.multiple(Schedules, _last_step=lambda *_: b"", _settled=do_nothing)
 
 
-@MUTATIONS.planted(1)
-def schedule_ends_before_its_message_is_durable() -> Patch:
-    fire = Schedules._fire
-
-    def ending(self: Schedules, seq: int, due_ns: int, now_ns: int) -> None:
-        self._stream.remove(seq)
-        fire(self, seq, due_ns, now_ns)
-
-    return mock.patch.object(Schedules, "_fire", ending)
+@MUTATIONS.replacing(Schedules, "_fire", 1)
+def schedule_ends_before_its_message_is_durable(fire: Any, schedules: Schedules, seq: int, *times_ns: int) -> None:
+    schedules._stream.remove(seq)
+    fire(schedules, seq, *times_ns)
 
 
-@MUTATIONS.planted(20)
-def acks_confirmed_before_they_are_durable() -> Patch:
-    def durable(self: ConsumerSet, consumer: Consumer, callback: Callable[[StoreError | None], None]) -> None:
-        callback(None)
-
-    return mock.patch.object(ConsumerSet, "durable", durable)
+@MUTATIONS.replacing(ConsumerSet, "durable", 20)
+def acks_confirmed_before_they_are_durable(_durable: Any, _set: ConsumerSet, _consumer: Consumer, confirm: Any) -> None:
+    confirm(None)
 
 
-@MUTATIONS.planted(1)
-def publisher_told_before_the_commit() -> Patch:
-    place = PublishPipeline.store_checked
-
-    def hasty(self: PublishPipeline, message: PendingMessage) -> Any:
-        outcome = place(self, message)
-        self.committed(self._stream.store.last_seq)
-        return outcome
-
-    return mock.patch.object(PublishPipeline, "store_checked", hasty)
+@MUTATIONS.replacing(PublishPipeline, "store_checked", 1)
+def publisher_told_before_the_commit(store_checked: Any, pipeline: PublishPipeline, message: PendingMessage) -> Any:
+    outcome = store_checked(pipeline, message)
+    pipeline.committed(pipeline._stream.store.last_seq)
+    return outcome
 
 
-@MUTATIONS.planted(3)
-def age_counted_in_other_units() -> Patch:
-    def first_kept(self: Expiry) -> int:
-        oldest_ns = self._stream.engine.clock.now_ns() - self._max_age_ns // 2
-        return self._stream.store.first_seq_at(oldest_ns + 1)
-
-    return mock.patch.object(Expiry, "_first_kept", first_kept)
+@MUTATIONS.replacing(Expiry, "_first_kept", 3)
+def age_counted_in_other_units(_first_kept: Any, expiry: Expiry) -> int:
+    oldest_ns = expiry._stream.engine.clock.now_ns() - expiry._max_age_ns // 2
+    return expiry._stream.store.first_seq_at(oldest_ns + 1)
 
 
-@MUTATIONS.planted(1)
-def one_message_too_many_dropped() -> Patch:
-    trim = ContentLimits._trim_subject
-
-    def eager(self: ContentLimits, subject: bytes, most: int = 0) -> int:
-        dropped = trim(self, subject, most)
-        store, limit = self._stream.store, self._stream.config.max_msgs_per_subject
-        if 1 < limit == store.count_of(subject):
-            self._stream.remove(store.first_seq_of(subject))
-        return dropped
-
-    return mock.patch.object(ContentLimits, "_trim_subject", eager)
+@MUTATIONS.replacing(ContentLimits, "_trim_subject", 1)
+def one_message_too_many_dropped(trim_subject: Any, limits: ContentLimits, subject: bytes, most: int = 0) -> Any:
+    dropped = trim_subject(limits, subject, most)
+    store, limit = limits._stream.store, limits._stream.config.max_msgs_per_subject
+    if 1 < limit == store.count_of(subject):
+        limits._stream.remove(store.first_seq_of(subject))
+    return dropped
 
 
-@MUTATIONS.planted(29)
-def job_ends_after_a_slice() -> Patch:
-    enforcing = ContentLimits.enforcing
-
-    def first_slice(self: ContentLimits) -> Steps[None]:
-        for cost in enforcing(self):
-            yield cost
-            return
-
-    return mock.patch.object(ContentLimits, "enforcing", first_slice)
+@MUTATIONS.replacing(ContentLimits, "enforcing", 29)
+def job_ends_after_a_slice(enforcing: Any, limits: ContentLimits) -> Steps[None]:
+    for cost in enforcing(limits):
+        yield cost
+        return
 
 
-@MUTATIONS.planted(4)
-def mirror_counts_for_itself() -> Patch:
-    store_mirrored = PublishPipeline.store_mirrored
-
-    def counted(self: PublishPipeline, seq: int, ts_ns: int, *message: Any, **named: Any) -> None:
-        store_mirrored(self, self._stream.store.last_seq + 1, ts_ns, *message, **named)
-
-    return mock.patch.object(PublishPipeline, "store_mirrored", counted)
+@MUTATIONS.replacing(PublishPipeline, "store_mirrored", 4)
+def mirror_counts_for_itself(store: Any, pipeline: PublishPipeline, seq: int, *more: Any, **named: Any) -> None:
+    store(pipeline, pipeline._stream.store.last_seq + 1, *more, **named)
 
 
-@MUTATIONS.planted()
-def pending_not_counted_again_after_a_purge() -> Patch:
-    def purged(self: Consumer, filters: Filters | None = None) -> Steps[None]:
-        yield from ()
-
-    return mock.patch.object(Consumer, "purged", purged)
+@MUTATIONS.replacing(Consumer, "purged")
+def pending_not_counted_again_after_a_purge(_purged: Any, _consumer: Consumer, filters: Any = None) -> Steps[None]:
+    yield from ()
 
 
-@MUTATIONS.planted(19)
-def index_file_removed_twice() -> Patch:
-    def give_up_index(self: SegmentFile) -> list[str]:
-        return [self.index_path] if self.indexed else []
-
-    return mock.patch.object(SegmentFile, "give_up_index", give_up_index)
+@MUTATIONS.replacing(SegmentFile, "give_up_index", 19)
+def index_file_removed_twice(_give_up_index: Any, file: SegmentFile) -> list[str]:
+    return [file.index_path] if file.indexed else []

@@ -6,13 +6,11 @@ A mutation replaces one function while it is active, and breaks one promise. A s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Final
-from unittest import mock
+from collections.abc import Sequence
+from typing import Any, Final
 
-from natsctl.api.subject_index import Steps
 from natsctl.broker.leaf.leaf_interest import LocalInterest
-from natsctl.broker.subscription import Delivery, Subscription
+from natsctl.broker.subscription import Delivery
 from natsctl.jetstream.consumers import consumer_set
 from natsctl.jetstream.streams.dedupe import Dedupe
 from natsctl.jetstream.streams.mirror import Mirror
@@ -23,7 +21,7 @@ from natsctl.store.file_commit import Commit
 from natsctl.store.stream import StreamStore
 from tests.support.leaf_simulation import simulate_leaf
 from tests.support.store_model import Violation
-from tests.support.store_mutations import Mutations, Patch, do_nothing
+from tests.support.store_mutations import Mutations, do_nothing
 
 SEEDS_MAX: Final = 60
 
@@ -42,60 +40,38 @@ MUTATIONS: Final = Mutations(
 )
 
 
-@MUTATIONS.planted()
-def delivered_ahead_of_the_commit() -> Patch:
-    finish = StreamStore.finish_commit
-
-    def eager(self: StreamStore, commit: Commit, error: StoreError | None = None) -> None:
-        commit.last_seq = self.last_seq
-        finish(self, commit, error)
-
-    return mock.patch.object(StreamStore, "finish_commit", eager)
+@MUTATIONS.replacing(StreamStore, "finish_commit")
+def delivered_ahead_of_the_commit(finish_commit: Any, stream: StreamStore, commit: Commit, error: Any = None) -> None:
+    commit.last_seq = stream.last_seq
+    finish_commit(stream, commit, error)
 
 
-@MUTATIONS.planted(6)
-def flow_answered_before_it_is_durable() -> Patch:
-    def on_control(self: Upstream, reply: bytes, header: bytes) -> None:
-        if not reply:
-            control(self, reply, header)
-            return
-        self._asked = reply
-        self._answer_flow(reply, self._awaits, self.dseq, self.sseq, None)
-
-    control = Upstream._on_control
-    return mock.patch.object(Upstream, "_on_control", on_control)
+@MUTATIONS.replacing(Upstream, "_on_control", 6)
+def flow_answered_before_it_is_durable(on_control: Any, upstream: Upstream, reply: bytes, header: bytes) -> None:
+    if not reply:
+        on_control(upstream, reply, header)
+        return
+    upstream._asked = reply
+    upstream._answer_flow(reply, upstream._awaits, upstream.dseq, upstream.sseq, None)
 
 
-@MUTATIONS.planted(6)
-def lost_deliveries_not_noticed() -> Patch:
-    def take(self: Upstream, deliveries: Sequence[Delivery]) -> None:
-        for delivery in deliveries:
-            number = delivery[1].rsplit(b".", 3)[1]
-            if number.isdigit():
-                self.dseq = int(number) - 1
-            found(self, [delivery])
-
-    found = Upstream._take
-    return mock.patch.object(Upstream, "_take", take)
+@MUTATIONS.replacing(Upstream, "_take", 6)
+def lost_deliveries_not_noticed(take: Any, upstream: Upstream, deliveries: Sequence[Delivery]) -> None:
+    for delivery in deliveries:
+        number = delivery[1].rsplit(b".", 3)[1]
+        if number.isdigit():
+            upstream.dseq = int(number) - 1
+        take(upstream, [delivery])
 
 
-@MUTATIONS.planted()
-def mirror_begins_one_too_late() -> Patch:
-    def request(self: Mirror) -> object:
-        config = found(self)
-        if config.opt_start_seq:
-            config.opt_start_seq += 1
-        return config
-
-    found = Mirror.request
-    return mock.patch.object(Mirror, "request", request)
+@MUTATIONS.replacing(Mirror, "request")
+def mirror_begins_one_too_late(request: Any, mirror: Mirror) -> Any:
+    config = request(mirror)
+    if config.opt_start_seq:
+        config.opt_start_seq += 1
+    return config
 
 
-@MUTATIONS.planted()
-def interest_of_before_the_link_not_announced() -> Patch:
-    start = LocalInterest.start
-
-    def nothing_yet(self: LocalInterest, subs: Iterable[Subscription], subjects: Iterable[bytes]) -> Steps[None]:
-        return start(self, (), subjects)
-
-    return mock.patch.object(LocalInterest, "start", nothing_yet)
+@MUTATIONS.replacing(LocalInterest, "start")
+def interest_of_before_the_link_not_announced(start: Any, interest: LocalInterest, subs: Any, subjects: Any) -> Any:
+    return start(interest, (), subjects)

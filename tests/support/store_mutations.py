@@ -17,7 +17,7 @@ from unittest import mock
 
 import msgspec
 
-from natsctl.store import compaction, frame, fsck, index_file, packed, recovery
+from natsctl.store import compaction, file_commit, file_log, frame, fsck, packed, recovery, store
 from natsctl.store.compaction import Compaction, Rewrite
 from natsctl.store.disk import Disk, File
 from natsctl.store.errors import StoreError
@@ -27,7 +27,6 @@ from natsctl.store.fsck import StreamCheck
 from natsctl.store.index import StreamIndex
 from natsctl.store.index_file import IndexImage
 from natsctl.store.journal import Journal
-from natsctl.store.segment import Segment
 from natsctl.store.segment_file import SegmentFile
 from natsctl.store.stream import StreamStore
 from tests.support.simdisk import SimDisk
@@ -35,6 +34,7 @@ from tests.support.store_model import Violation
 from tests.support.store_simulation import simulate
 
 Patch: TypeAlias = contextlib.AbstractContextManager[Any]
+Replacement: TypeAlias = Callable[..., Any]
 
 
 def do_nothing(*arguments: Any, **named: Any) -> None:
@@ -69,6 +69,21 @@ class Mutations(dict[str, Callable[[], Patch]]):
             self[mutation.__name__] = mutation
             self._first[mutation.__name__] = first
             return mutation
+
+        return register
+
+    def replacing(self, owner: object, attribute: str, first: int = 0) -> Callable[[Replacement], Replacement]:
+        """Register a function that replaces another one, which it is given as its first argument."""
+
+        def register(function: Replacement) -> Replacement:
+            original = getattr(owner, attribute)
+
+            def replacement(*arguments: Any, **named: Any) -> Any:
+                return function(original, *arguments, **named)
+
+            self[function.__name__] = partial(mock.patch.object, owner, attribute, replacement)
+            self._first[function.__name__] = first
+            return function
 
         return register
 
@@ -114,37 +129,26 @@ MUTATIONS: Final = Mutations(
 )
 
 
-@MUTATIONS.planted(160)
-def completed_before_its_segments_are_synced() -> Patch:
-    take = FileLog.take
-
-    def forgets(self: FileLog, plan: CommitPlan, durable_seq: int, force: bool) -> None:
-        take(self, plan, durable_seq, force)
-        plan.trailing = []
-
-    return mock.patch.object(FileLog, "take", forgets)
+@MUTATIONS.replacing(FileLog, "take", 160)
+def completed_before_its_segments_are_synced(take: Any, log: FileLog, plan: CommitPlan, *more: Any) -> None:
+    take(log, plan, *more)
+    plan.trailing = []
 
 
-@MUTATIONS.planted(18)
-def sync_retried() -> Patch:
-    def sync(self: FileCommit, file: File) -> None:
-        for attempt in range(3):
-            try:
-                file.sync()
-                return
-            except OSError:
-                if attempt == 2:
-                    raise
-
-    return mock.patch.object(FileCommit, "_sync", sync)
+@MUTATIONS.replacing(FileCommit, "_sync", 18)
+def sync_retried(_sync: Any, _commit: FileCommit, file: File) -> None:
+    for attempt in range(3):
+        try:
+            file.sync()
+            return
+        except OSError:
+            if attempt == 2:
+                raise
 
 
-@MUTATIONS.planted(36)
-def short_write_kept() -> Patch:
-    def write_all(file: File, data: bytes, offset: int) -> None:
-        file.pwrite(data, offset)
-
-    return mock.patch("natsctl.store.file_commit.write_all", write_all)
+@MUTATIONS.replacing(file_commit, "write_all", 36)
+def short_write_kept(_write_all: Any, file: File, data: bytes, offset: int) -> None:
+    file.pwrite(data, offset)
 
 
 @MUTATIONS.planted()
@@ -160,16 +164,11 @@ def checksum_skipped() -> Patch:
     return stack
 
 
-@MUTATIONS.planted(1)
-def damage_cut_like_a_torn_tail() -> Patch:
-    check_stream = fsck.check_stream
-
-    def forgiving(*arguments: Any) -> StreamCheck:
-        check = check_stream(*arguments)
-        check.damage = [text for text in check.damage if "synced" not in text]
-        return check
-
-    return mock.patch("natsctl.store.store.check_stream", forgiving)
+@MUTATIONS.replacing(store, "check_stream", 1)
+def damage_cut_like_a_torn_tail(check_stream: Any, *arguments: Any) -> StreamCheck:
+    check: StreamCheck = check_stream(*arguments)
+    check.damage = [text for text in check.damage if "synced" not in text]
+    return check
 
 
 @MUTATIONS.planted(1)
@@ -177,111 +176,71 @@ def floor_not_recorded() -> Patch:
     return mock.patch.multiple(FileLog, dropping_first=do_nothing, dropping_below=do_nothing)
 
 
-@MUTATIONS.planted()
-def journal_never_synced() -> Patch:
-    take = Journal.take
-    return mock.patch.object(Journal, "take", lambda self, sync: take(self, False))
+@MUTATIONS.replacing(Journal, "take")
+def journal_never_synced(take: Any, journal: Journal, sync: bool) -> Any:
+    return take(journal, False)
 
 
-@MUTATIONS.planted()
-def acks_run_ahead_of_the_commit() -> Patch:
-    finish = StreamStore.finish_commit
-
-    def eager(self: StreamStore, commit: Commit, error: StoreError | None = None) -> None:
-        commit.last_seq = self.last_seq
-        finish(self, commit, error)
-
-    return mock.patch.object(StreamStore, "finish_commit", eager)
+@MUTATIONS.replacing(StreamStore, "finish_commit")
+def acks_run_ahead_of_the_commit(finish_commit: Any, stream: StreamStore, commit: Commit, error: Any = None) -> None:
+    commit.last_seq = stream.last_seq
+    finish_commit(stream, commit, error)
 
 
-@MUTATIONS.planted()
-def replaced_file_not_synced() -> Patch:
-    def replace_file(disk: Disk, path: str, data: bytes) -> None:
-        file = disk.open(path + ".tmp", create=True)
-        write_all(file, data, 0)
-        file.close()
-        disk.rename(path + ".tmp", path)
-        disk.fsync_dir(path.rpartition("/")[0])
-
-    return mock.patch("natsctl.store.file_commit.replace_file", replace_file)
+@MUTATIONS.replacing(file_commit, "replace_file")
+def replaced_file_not_synced(_replace_file: Any, disk: Disk, path: str, data: bytes) -> None:
+    file = disk.open(path + ".tmp", create=True)
+    write_all(file, data, 0)
+    file.close()
+    disk.rename(path + ".tmp", path)
+    disk.fsync_dir(path.rpartition("/")[0])
 
 
-@MUTATIONS.planted(18)
-def index_without_removals() -> Patch:
-    def image_of(*arguments: Any, **named: Any) -> IndexImage:
-        return msgspec.structs.replace(index_file.image_of(*arguments, **named), tombs=array("Q"))
-
-    return mock.patch("natsctl.store.file_log.image_of", image_of)
+@MUTATIONS.replacing(file_log, "image_of", 18)
+def index_without_removals(image_of: Any, *arguments: Any, **named: Any) -> IndexImage:
+    image: IndexImage = image_of(*arguments, **named)
+    return msgspec.structs.replace(image, tombs=array("Q"))
 
 
-@MUTATIONS.planted(43)
-def rewritten_without_the_removals_it_holds() -> Patch:
-    intact = compaction.plan_rewrite
-
-    def plan_rewrite(*arguments: Any) -> Rewrite:
-        return msgspec.structs.replace(intact(*arguments), tombs=array("Q"))
-
-    return mock.patch("natsctl.store.compaction.plan_rewrite", plan_rewrite)
+@MUTATIONS.replacing(compaction, "plan_rewrite", 43)
+def rewritten_without_the_removals_it_holds(plan_rewrite: Any, *arguments: Any) -> Rewrite:
+    rewrite: Rewrite = plan_rewrite(*arguments)
+    return msgspec.structs.replace(rewrite, tombs=array("Q"))
 
 
-@MUTATIONS.planted(5)
-def compressed_blocks_off_by_one() -> Patch:
-    def stored(self: packed.PackedFile, number: int) -> tuple[bytes, int]:
-        return found(self, number and number - 1)
-
-    found = packed.PackedFile.stored
-    return mock.patch.object(packed.PackedFile, "stored", stored)
+@MUTATIONS.replacing(packed.PackedFile, "stored", 5)
+def compressed_blocks_off_by_one(stored: Any, file: packed.PackedFile, number: int) -> Any:
+    return stored(file, number and number - 1)
 
 
-@MUTATIONS.planted(416)
-def name_of_a_refused_segment_not_synced() -> Patch:
-    write = FileCommit._write_records_only
-
-    def forgetful(self: FileCommit) -> None:
-        with mock.patch.object(SimDisk, "fsync_dir", do_nothing):
-            write(self)
-
-    return mock.patch.object(FileCommit, "_write_records_only", forgetful)
+@MUTATIONS.replacing(FileCommit, "_write_records_only", 416)
+def name_of_a_refused_segment_not_synced(write: Any, commit: FileCommit) -> None:
+    with mock.patch.object(SimDisk, "fsync_dir", do_nothing):
+        write(commit)
 
 
 @MUTATIONS.planted(4)
 def journal_of_another_stream_accepted() -> Patch:
-    stack = contextlib.ExitStack()
     reason = fsck.foreign_reason
-    stack.enter_context(
-        mock.patch.object(
-            fsck,
-            "foreign_reason",
-            lambda check, head, role: "" if role == frame.JOURNAL_FILE else reason(check, head, role),
-        )
+    return mock.patch.multiple(
+        fsck,
+        foreign_reason=lambda check, head, role: "" if role == frame.JOURNAL_FILE else reason(check, head, role),
+        _journal_conflict=lambda *_: "",
     )
-    stack.enter_context(mock.patch.object(fsck, "_journal_conflict", lambda *_: ""))
-    return stack
 
 
-@MUTATIONS.planted(27)
-def earlier_meta_accepted() -> Patch:
-    judge = fsck._judge_meta
-
-    def forgiving(disk: Disk, check: StreamCheck, *more: Any) -> None:
-        judge(disk, check, *more)
-        check.damage = [text for text in check.damage if "older" not in text]
-
-    return mock.patch.object(fsck, "_judge_meta", forgiving)
+@MUTATIONS.replacing(fsck, "_judge_meta", 27)
+def earlier_meta_accepted(judge: Any, disk: Disk, check: StreamCheck, *more: Any) -> None:
+    judge(disk, check, *more)
+    check.damage = [text for text in check.damage if "older" not in text]
 
 
-@MUTATIONS.planted()
-def index_file_removed_twice() -> Patch:
-    def give_up_index(self: SegmentFile) -> list[str]:
-        return [self.index_path] if self.indexed else []
-
-    return mock.patch.object(SegmentFile, "give_up_index", give_up_index)
+@MUTATIONS.replacing(SegmentFile, "give_up_index")
+def index_file_removed_twice(_give_up_index: Any, file: SegmentFile) -> list[str]:
+    return [file.index_path] if file.indexed else []
 
 
-@MUTATIONS.planted(7)
-def old_files_not_erased() -> Patch:
-    def places(self: Compaction, index: StreamIndex, seq: int) -> list[tuple[Segment, int, SegmentFile]]:
-        return [place for place in found(self, index, seq) if place[0] not in (*self._leaving, *self._retired)]
-
-    found = Compaction.places
-    return mock.patch.object(Compaction, "places", places)
+@MUTATIONS.replacing(Compaction, "places", 7)
+def old_files_not_erased(places: Any, compaction: Compaction, index: StreamIndex, seq: int) -> list[Any]:
+    left_out = (*compaction._leaving, *compaction._retired)
+    return [place for place in places(compaction, index, seq) if place[0] not in left_out]
