@@ -2,17 +2,15 @@
 
 Theory of operation. In memory a `MemoryLink` has a leaf connection at each end and carries what one writes to the
 other. `Servers` lets machines come to rest together: as long as a link has something to carry, they take turns. A
-`TcpLink` is a proxy between two server processes.
+`joined` has a relay between two server processes.
 """
 
 from __future__ import annotations
 
 import re
-import socket
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -27,6 +25,7 @@ from natsctl.store.options import StoreOptions
 from natsctl.testing.process import Kind, ServerProcess
 from tests.support.clock import VirtualClock
 from tests.support.machine import Machine
+from tests.support.relay import Relay
 from tests.support.simdisk import SimDisk
 
 MAX_ROUNDS = 1000
@@ -179,69 +178,6 @@ SETTLE_S: Final = 40.0
 _LISTENING: Final = re.compile(r"Listening for leafnode connections on \S*:(\d+)")
 
 
-class TcpLink:
-    """A TCP relay in threads: what connects to `port` is connected to `target`, until it is cut."""
-
-    def __init__(self, target: int) -> None:
-        self.target = target
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port: int = self._listener.getsockname()[1]
-        self.broken = False
-        self.carried = 0
-        """Connections that were made."""
-        self._open: list[socket.socket] = []
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def cut(self) -> None:
-        """Break every connection, and let none be made until `heal`."""
-        self.broken = True
-        waiting, self._open = self._open, []
-        for end in waiting:
-            _shut(end)
-
-    def heal(self) -> None:
-        self.broken = False
-
-    def close(self) -> None:
-        self.cut()
-        self._listener.close()
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                near, _ = self._listener.accept()
-            except OSError:
-                return
-            try:
-                far = None if self.broken else socket.create_connection(("127.0.0.1", self.target), 2)
-            except OSError:
-                far = None
-            if far is None:
-                near.close()
-                continue
-            far.settimeout(None)
-            self.carried += 1
-            self._open += [near, far]
-            for source, sink in ((near, far), (far, near)):
-                threading.Thread(target=_pump, args=(source, sink), daemon=True).start()
-
-
-def _pump(source: socket.socket, sink: socket.socket) -> None:
-    try:
-        while data := source.recv(1 << 16):
-            sink.sendall(data)
-    except OSError:
-        pass
-    _shut(source)
-    _shut(sink)
-
-
-def _shut(end: socket.socket) -> None:
-    with suppress(OSError):
-        end.shutdown(socket.SHUT_RDWR)
-    end.close()
-
-
 def server(folder: Path, kind: Kind, name: str, config: str) -> ServerProcess:
     """Return a server, not started, with a configuration file."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -273,10 +209,10 @@ def linked(process: ServerProcess, times: int = 1) -> None:
 @contextmanager
 def joined(
     folder: Path, hub: Kind, spoke: Kind, hub_config: str, spoke_config: str, *, wait: bool = True
-) -> Iterator[tuple[ServerProcess, ServerProcess, TcpLink]]:
+) -> Iterator[tuple[ServerProcess, ServerProcess, Relay]]:
     """Run a hub and a spoke; `%PORT%` in the spoke's configuration is where the cable to the hub begins."""
     with server(folder / "hub", hub, "HUB", hub_config) as hub_process:
-        cable = TcpLink(leaf_port(hub_process))
+        cable = Relay(f"//127.0.0.1:{leaf_port(hub_process)}")
         try:
             config = spoke_config.replace("%PORT%", str(cable.port))
             with server(folder / "spoke", spoke, "SPOKE", config) as spoke_process:

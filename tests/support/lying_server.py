@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 import random
 import socket
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any, Final
-from urllib.parse import urlsplit
+
+from tests.support.relay import Relay, Way
 
 Body = Callable[[bytes], bytes]
 """Change of one body."""
@@ -23,7 +23,7 @@ HUGE: Final = 10**400
 DEEP: Final = b'{"a":' * 100_000 + b"1" + b"}" * 100_000
 
 
-class LyingServer:
+class LyingServer(Relay):
     """A proxy of the server at `url`; usable as a context manager.
 
     `body` changes what a message has, `block` its header block, `reply` its reply subject, and `line` every other line;
@@ -40,34 +40,15 @@ class LyingServer:
         reply: Body | None = None,
         extra: Callable[[bytes], bytes] | None = None,
     ) -> None:
-        parts = urlsplit(url)
-        self._real = (parts.hostname or "", parts.port or 4222)
         self.body, self.line, self.block, self.reply, self.extra = body, line, block, reply, extra
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        login = f"{parts.username}:{parts.password}@" if parts.username else ""
-        self.url = f"nats://{login}127.0.0.1:{self._listener.getsockname()[1]}"
-        threading.Thread(target=self._accept, daemon=True).start()
+        super().__init__(url)
 
-    def __enter__(self) -> LyingServer:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        with suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-
-    def _accept(self) -> None:
-        with suppress(OSError):
-            while True:
-                client, _ = self._listener.accept()
-                server = socket.create_connection(self._real)
-                for work, ends in ((_copy, (client, server)), (self._change, (server, client))):
-                    threading.Thread(target=work, args=ends, daemon=True).start()
-
-    def _change(self, server: socket.socket, client: socket.socket) -> None:
-        with suppress(OSError), server, client, server.makefile("rb") as lines:
-            for line in lines:
-                client.sendall(self._frame(line, lines))
+    def _pass_on(self, source: socket.socket, sink: socket.socket, way: Way, port: int) -> None:
+        if way == "to_client":
+            with suppress(OSError), source.makefile("rb") as lines:
+                for line in lines:
+                    sink.sendall(self._frame(line, lines))
+        super()._pass_on(source, sink, way, port)
 
     def _frame(self, line: bytes, lines: Any) -> bytes:
         verb, *words = line.split()
@@ -86,13 +67,6 @@ class LyingServer:
         if verb == b"HMSG":
             return before + b"HMSG %b %d %d\r\n%b%b\r\n" % (names, len(block), len(block) + len(body), block, body)
         return before + b"MSG %b %d\r\n%b\r\n" % (names, len(body), body)
-
-
-def _copy(source: socket.socket, target: socket.socket) -> None:
-    with suppress(OSError):
-        while data := source.recv(65536):
-            target.sendall(data)
-        target.shutdown(socket.SHUT_WR)
 
 
 # -- changes of JSON answers

@@ -20,14 +20,14 @@ import subprocess
 import threading
 import time
 import venv
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final, Literal, Self
-from urllib.parse import urlsplit
 
 from natsctl.spark.session.installation import choose_java, installed_spark, java_home, quick_home
 from natsctl.spark.session.virtual_machine import Launch
 from tests.support import spark_starts
+from tests.support.relay import Relay, Way
 from tests.support.spark_kills import command_line, descendants
 
 START_WITHIN_S: Final = 240.0
@@ -216,73 +216,36 @@ class _Daemon:
             self.process.wait()
 
 
-Direction = Literal["read", "written"]
+class Gate(Relay):
+    """A relay to a NATS server: each connection waits after `hold_after` bytes in one direction until `open()`."""
 
-
-class Gate:
-    """A proxy of a NATS server: each connection waits after `hold_after` bytes in one direction until `open()`."""
-
-    def __init__(self, url: str, direction: Direction, hold_after: int) -> None:
-        self._server = urlsplit(url).hostname or "", urlsplit(url).port or 0
-        self._direction, self._hold_after = direction, hold_after
+    def __init__(self, url: str, direction: Literal["read", "written"], hold_after: int) -> None:
+        self._held: Way = "to_client" if direction == "read" else "to_server"
+        self._hold_after = hold_after
         self._opened = threading.Event()
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self._sockets = [self._listener]
-        self._threads: list[threading.Thread] = []
-        self._run(self._accept)
         self.waiting: list[int] = []
         """The ports of the clients that wait."""
+        super().__init__(url)
 
-    @property
-    def port(self) -> int:
-        return int(self._listener.getsockname()[1])
-
-    @property
-    def url(self) -> str:
-        return f"nats://127.0.0.1:{self.port}"
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *failure: object) -> None:
+    def close(self) -> None:
         self.open()
-        self._end(*self._sockets)
-        for thread in self._threads:
+        super().close()
+        for thread in self.threads:
             thread.join()
-        for each in self._sockets:
-            each.close()
 
     def open(self) -> None:
         self._opened.set()
 
-    def _run(self, work: Callable[..., None], *arguments: object) -> None:
-        self._threads.append(threading.Thread(target=work, args=arguments, daemon=True))
-        self._threads[-1].start()
-
-    def _accept(self) -> None:
-        with contextlib.suppress(OSError):  # the listener is closed
-            while True:
-                client, (_, port) = self._listener.accept()
-                server = socket.create_connection(self._server)
-                self._sockets += client, server
-                self._run(self._pump, server, client, "read", port)
-                self._run(self._pump, client, server, "written", port)
-
-    def _pump(self, origin: socket.socket, target: socket.socket, direction: Direction, port: int) -> None:
+    def _pass_on(self, source: socket.socket, sink: socket.socket, way: Way, port: int) -> None:
         passed = 0
         with contextlib.suppress(OSError):
-            while chunk := origin.recv(65_536):
+            while way == self._held and not self._opened.is_set() and (chunk := source.recv(65_536)):
                 passed += len(chunk)
-                if direction == self._direction and passed > self._hold_after and not self._opened.is_set():
+                if passed > self._hold_after:
                     self.waiting.append(port)
                     self._opened.wait()
-                target.sendall(chunk)
-        self._end(origin, target)
-
-    def _end(self, *sockets: socket.socket) -> None:
-        for each in sockets:
-            with contextlib.suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
+                sink.sendall(chunk)
+        super()._pass_on(source, sink, way, port)
 
 
 def process_of(port: int, peer: int, among: Iterable[int]) -> int | None:

@@ -17,11 +17,12 @@ from natsctl.testing.certificates import Authority
 from natsctl.testing.process import Kind, ServerProcess
 from tests.server.leaf.crossing import PAIRS, across
 from tests.support import patient_client
-from tests.support.leaf_servers import TcpLink, eventually, joined, leaf_port, linked, server
+from tests.support.leaf_servers import eventually, joined, leaf_port, linked, server
 from tests.support.operators import Key, Operator
 from tests.support.patient_client import PATIENCE_S
+from tests.support.relay import Relay
 
-Pair = tuple[ServerProcess, ServerProcess, TcpLink]
+Pair = tuple[ServerProcess, ServerProcess, Relay]
 ACCOUNT = "accounts { A { jetstream: enabled, users: [{user: a, password: a}] } }\n"
 HUB = 'leafnodes { listen: "127.0.0.1:-1", no_advertise: true }\njetstream { domain: hub }\n' + ACCOUNT
 SPOKE = (
@@ -115,7 +116,7 @@ async def test_mirrors_and_sources_follow_streams_of_the_other_domain_through_a_
         await far.add_stream(name="GATHER", sources=[source("OWN", "leaf")])
         assert await grown(near, "COPY", 1) == await grown(far, "GATHER", 1) == 1
         before = spoke_process.log().count("JetStream using domains")
-        cable.cut()
+        cable.cut(for_good=True)
         await far.publish("origin.2", b"2")
         await near.publish("own.2", b"2")
         cable.heal()
@@ -181,14 +182,15 @@ async def test_a_ring_of_three_is_found_and_broken(kinds: tuple[Kind, Kind], tmp
     first, other = kinds
     listen = 'leafnodes { reconnect: "100ms", listen: "127.0.0.1:%d"%s }\n'
     remote = ', remotes: [ { url: "nats-leaf://127.0.0.1:%d" } ]'
-    ring = TcpLink(0)  # held open from the start: a port that is only known to be free may be taken by whoever dials it
+    # Held open from the start: a port that is only known to be free may be taken by whoever dials it.
+    ring = Relay("//127.0.0.1")
     with (
         closing(ring),
         server(tmp_path / "C", other, "C", listen % (-1, remote % ring.port)) as last,
         server(tmp_path / "B", first, "B", listen % (-1, remote % leaf_port(last))) as middle,
         server(tmp_path / "A", other, "A", listen % (-1, remote % leaf_port(middle))) as start,
     ):
-        ring.target = leaf_port(start)
+        ring.target = ("127.0.0.1", leaf_port(start))
         logs = (last, middle, start)
         eventually(lambda: any("Loop detected for leafnode account" in one.log() for one in logs), "no loop was found")
         found = next(one.log() for one in logs if "Loop detected for leafnode account" in one.log())

@@ -1,4 +1,4 @@
-"""Servers that do what real ones do seldom: a script of raw bytes, and a proxy before a real server that interferes."""
+"""A server that does what real ones do seldom: a script of raw bytes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from threading import Thread
 from typing import Any
-from urllib.parse import urlsplit
 
 WAIT_S = 20.0
 
@@ -71,57 +70,3 @@ def scripted(talk: Talk, visits: int = 1) -> Iterator[str]:
         with suppress(OSError):
             listener.shutdown(socket.SHUT_RDWR)
     thread.join(WAIT_S)
-
-
-class Proxy:
-    """Stands before a real server; `to_server` and `to_client` see what passes and give what is passed on."""
-
-    def __init__(self, url: str) -> None:
-        self._server = (urlsplit(url).hostname, urlsplit(url).port)
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self._wires: list[socket.socket] = []
-        self.url = f"nats://127.0.0.1:{self._listener.getsockname()[1]}"
-        self.visits = 0
-        self.to_server: Callable[[bytes], bytes] = bytes
-        self.to_client: Callable[[bytes], bytes] = bytes
-        Thread(target=self._accept, daemon=True).start()
-
-    def cut(self) -> None:
-        for wire in self._wires:
-            with suppress(OSError):
-                wire.shutdown(socket.SHUT_RDWR)
-
-    def close(self) -> None:
-        with suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-        self.cut()
-
-    def _accept(self) -> None:
-        with suppress(OSError):
-            while True:
-                client, _ = self._listener.accept()
-                server = socket.create_connection(self._server, WAIT_S)
-                server.settimeout(None)
-                self.visits += 1
-                self._wires += [client, server]
-                Thread(target=self._pass, args=(client, server, "to_server"), daemon=True).start()
-                Thread(target=self._pass, args=(server, client, "to_client"), daemon=True).start()
-
-    def _pass(self, source: socket.socket, target: socket.socket, way: str) -> None:
-        with suppress(OSError):
-            while data := source.recv(1 << 16):
-                target.sendall(getattr(self, way)(data))
-        for wire in (source, target):
-            with suppress(OSError):
-                wire.shutdown(socket.SHUT_RDWR)
-            wire.close()
-
-
-@contextmanager
-def proxied(url: str) -> Iterator[Proxy]:
-    proxy = Proxy(url)
-    try:
-        yield proxy
-    finally:
-        proxy.close()

@@ -19,8 +19,8 @@ from natsctl.spark.source.handshake import ServerSettings
 from natsctl.spark.source.jetstream_api import JetStreamApi
 from natsctl.spark.source.link import Link, Message
 from natsctl.testing.process import Kind, ServerProcess
-from tests.spark.source.fakes import proxied
 from tests.spark.source.streams import add, make, until
+from tests.support.relay import Relay
 
 Offset = dict[str, Any]
 QUEUE = {"retention": "workqueue"}
@@ -247,7 +247,7 @@ def test_a_lost_connection_loses_no_acknowledgement(
 ) -> None:
     make(api, number=10, **QUEUE)
     consumer(api)
-    with proxied(server.url) as proxy:
+    with Relay(server.url) as proxy:
         query = runs_of(proxy.url)
         start = query.begin()
         end = query.next(start)

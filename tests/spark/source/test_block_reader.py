@@ -20,9 +20,9 @@ from natsctl.spark.source.jetstream_api import JetStreamApi
 from natsctl.spark.source.rows import RowShape
 from natsctl.store import frame
 from natsctl.testing.process import ServerProcess
-from tests.spark.source.fakes import proxied
 from tests.spark.source.reads import SEQS, SOME_KIB, fill, sent_by, seqs, shape
 from tests.spark.source.streams import add, delete, make, purge, remake, until
+from tests.support.relay import Relay
 
 # Cutting
 
@@ -222,7 +222,7 @@ def test_a_stream_made_again_meanwhile_is_not_taken_for_the_first(api: JetStream
 
 def test_blocks_that_do_not_come_through_give_way_to_a_consumer(api: JetStreamApi, settings: ServerSettings) -> None:
     make(api, number=50)
-    with proxied(settings.urls[0]) as proxy:
+    with Relay(settings.urls[0]) as proxy:
         proxy.to_server = lambda data: b"" if b"STREAM.BLOCKS" in data else data
         beside = replace(settings, urls=(proxy.url,), retries=0)
         assert seqs(beside, ReadRange("ORDERS", 1, 50), FetchLimits(timeout_s=0.5)) == list(range(1, 51))

@@ -17,9 +17,9 @@ from natsctl.spark.source.handshake import ServerSettings
 from natsctl.spark.source.jetstream_api import JetStreamApi
 from natsctl.spark.source.link import Link
 from natsctl.testing.process import ServerProcess
-from tests.spark.source.fakes import proxied
 from tests.spark.source.reads import SEQS, TRANSPORTS, consumers, fill, seqs
 from tests.spark.source.streams import make
+from tests.support.relay import Relay
 
 pytestmark = pytest.mark.both
 
@@ -32,7 +32,7 @@ def test_a_connection_that_is_lost_changes_nothing(
     api: JetStreamApi, settings: ServerSettings, transport: Transport
 ) -> None:
     fill(api, 2000)
-    with proxied(settings.urls[0]) as proxy:
+    with Relay(settings.urls[0]) as proxy:
         beside = replace(settings, urls=(proxy.url,))
         found: list[int] = []
         for batch in read_range(beside, ReadRange("ORDERS", 1, 2000, (), transport), A_HUNDRED, SEQS):
@@ -53,7 +53,7 @@ def test_the_stream_is_looked_at_whenever_reading_begins(api: JetStreamApi, sett
         if len(found) > 1:
             raise StreamRecreatedError("another one")
 
-    with proxied(settings.urls[0]) as proxy:
+    with Relay(settings.urls[0]) as proxy:
         beside = replace(settings, urls=(proxy.url,))
         batches = read_range(beside, ReadRange("ORDERS", 1, 2000, (), "consumer"), A_HUNDRED, SEQS, look)
         next(batches)
@@ -65,7 +65,7 @@ def test_the_stream_is_looked_at_whenever_reading_begins(api: JetStreamApi, sett
 
 def test_a_server_that_stays_away_is_told(api: JetStreamApi, settings: ServerSettings) -> None:
     fill(api, 2000)
-    with proxied(settings.urls[0]) as proxy:
+    with Relay(settings.urls[0]) as proxy:
         beside = replace(settings, urls=(proxy.url,), retries=1)
         batches = iter(read_range(beside, ReadRange("ORDERS", 1, 2000, (), "consumer"), A_HUNDRED, SEQS))
         next(batches)
@@ -76,7 +76,7 @@ def test_a_server_that_stays_away_is_told(api: JetStreamApi, settings: ServerSet
 
 def test_silence_is_ended_by_asking_anew(api: JetStreamApi, settings: ServerSettings) -> None:
     make(api, number=50)
-    with proxied(settings.urls[0]) as proxy:
+    with Relay(settings.urls[0]) as proxy:
         silenced = [b"MSG.NEXT"]
 
         def to_server(data: bytes) -> bytes:
@@ -107,7 +107,7 @@ def test_a_consumer_that_is_taken_away_is_made_again(api: JetStreamApi, settings
 
 def test_a_delivery_that_is_missing_is_fetched(api: JetStreamApi, settings: ServerSettings) -> None:
     make(api, number=50)
-    with proxied(settings.urls[0]) as proxy:
+    with Relay(settings.urls[0]) as proxy:
         lost = [rb"MSG ORDERS\.3 [^\r]*\r\nx\r\n"]  # the first that is whole in what is read at once
 
         def to_client(data: bytes) -> bytes:
@@ -150,7 +150,7 @@ def as_follower(data: bytes) -> bytes:
 def test_a_server_that_lags_is_asked_again(api: JetStreamApi, settings: ServerSettings, transport: Transport) -> None:
     make(api, number=50, allow_direct=True)
     make(api, "BEHIND", 30, allow_direct=True)
-    with proxied(settings.urls[0]) as proxy:
+    with Relay(settings.urls[0]) as proxy:
         proxy.to_server, proxy.to_client = lagging(b"BEHIND", 2), as_follower
         found = seqs(replace(settings, urls=(proxy.url,)), ReadRange("ORDERS", 1, 50, (), transport))
     assert found == list(range(1, 51))
@@ -159,7 +159,7 @@ def test_a_server_that_lags_is_asked_again(api: JetStreamApi, settings: ServerSe
 def test_direct_gets_that_keep_lagging_give_way_to_a_consumer(api: JetStreamApi, settings: ServerSettings) -> None:
     make(api, number=50, allow_direct=True)
     make(api, "BEHIND", 30, allow_direct=True)
-    with proxied(settings.urls[0]) as proxy:
+    with Relay(settings.urls[0]) as proxy:
         proxy.to_server = lambda data: data.replace(b"DIRECT.GET.ORDERS", b"DIRECT.GET.BEHIND")
         proxy.to_client = as_follower
         beside = replace(settings, urls=(proxy.url,), retries=1)

@@ -11,10 +11,10 @@ from natsctl.spark.source.errors import ApiRefusedError, ServerUnreachableError,
 from natsctl.spark.source.handshake import ServerSettings
 from natsctl.spark.source.jetstream_api import ONE_SHOT, JetStreamApi, StoredPosition, object_in
 from natsctl.spark.source.link import Link
-from tests.spark.source.fakes import proxied
 from tests.spark.source.reads import consumers
 from tests.spark.source.streams import delete, make
 from tests.support.lying_server import DEEP
+from tests.support.relay import Relay
 
 pytestmark = pytest.mark.both
 
@@ -75,7 +75,7 @@ def test_subjects_and_names_come_in_pages_and_whole(api: JetStreamApi) -> None:
 
 def test_questions_outlive_a_connection(api: JetStreamApi, settings: ServerSettings) -> None:
     make(api, number=8)
-    with proxied(settings.urls[0]) as proxy:
+    with Relay(settings.urls[0]) as proxy:
         beside = replace(settings, urls=(proxy.url,))
         with Link.open(beside) as link:
             asked = JetStreamApi(link, beside)
