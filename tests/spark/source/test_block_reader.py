@@ -116,7 +116,6 @@ def ways(sent: list[bytes]) -> set[str]:
 @pytest.mark.both
 def test_blocks_are_read_where_they_are_offered(
     api: JetStreamApi,
-    settings: ServerSettings,
     server: ServerProcess,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -128,17 +127,17 @@ def test_blocks_are_read_where_they_are_offered(
     ):
         make(api, name, 20, **config)
         sent = sent_by(monkeypatch)
-        assert seqs(settings, ReadRange(name, 1, 20)) == list(range(1, 21))
+        assert seqs(api.settings, ReadRange(name, 1, 20)) == list(range(1, 21))
         assert ways(sent) == {"blocks" if ours else otherwise}
         if not ours:
             with pytest.raises(ApiRefusedError, match="only natsctl's server"):
-                seqs(settings, ReadRange(name, 1, 20, (), "blocks"))
+                seqs(api.settings, ReadRange(name, 1, 20, (), "blocks"))
     make(api, "M", 20, storage="memory")
     sent = sent_by(monkeypatch)
-    assert seqs(settings, ReadRange("M", 1, 20)) == list(range(1, 21))
+    assert seqs(api.settings, ReadRange("M", 1, 20)) == list(range(1, 21))
     assert ways(sent) == {"consumer"}
     with pytest.raises(ApiRefusedError, match="no blocks to read"):
-        seqs(settings, ReadRange("M", 1, 20, (), "blocks"))
+        seqs(api.settings, ReadRange("M", 1, 20, (), "blocks"))
     for name in "ABCM":
         api.ask(f"STREAM.DELETE.{name}")
 
@@ -151,7 +150,7 @@ def table(settings: ServerSettings, todo: ReadRange, wanted: RowShape, limits: F
 
 
 @pytest.mark.parametrize("compression", ["none", "s2"])
-def test_rows_are_those_of_a_consumer(api: JetStreamApi, settings: ServerSettings, compression: str) -> None:
+def test_rows_are_those_of_a_consumer(api: JetStreamApi, compression: str) -> None:
     chance = random.Random(compression)
     limits = {"allow_rollup_hdrs": True, "allow_msg_ttl": True, "max_msgs_per_subject": 150}
     make(api, number=0, compression=compression, **limits)
@@ -167,7 +166,7 @@ def test_rows_are_those_of_a_consumer(api: JetStreamApi, settings: ServerSetting
         frames.append(b"%b ORDERS.%d %b\r\n%b%b\r\n" % (verb, chance.randrange(9), sizes, head, body))
     api.link.send(b"".join(frames))
     until(lambda: bool(api.stream_info("ORDERS")["state"]["last_seq"] == 1500))
-    there = seqs(settings, ReadRange("ORDERS", 1, 1500, (), "consumer"))
+    there = seqs(api.settings, ReadRange("ORDERS", 1, 1500, (), "consumer"))
     assert len(there) > 500
     delete(api, *chance.sample(there, 20))
     purge(api, 100)
@@ -181,24 +180,24 @@ def test_rows_are_those_of_a_consumer(api: JetStreamApi, settings: ServerSetting
         first, last = (150 * number, 1600) if number % 2 else (1, 1100)
         for most in (8 << 20, 20_000):
             todo, columns = ReadRange("ORDERS", first, last, filters), wanted[number % 3]
-            one = table(settings, replace(todo, transport="blocks"), columns, FetchLimits(bytes=most))
-            assert one.equals(table(settings, replace(todo, transport="consumer"), columns, FetchLimits()))
+            one = table(api.settings, replace(todo, transport="blocks"), columns, FetchLimits(bytes=most))
+            assert one.equals(table(api.settings, replace(todo, transport="consumer"), columns, FetchLimits()))
             assert one.num_rows or filters == ("OTHER.>",)
 
 
 def test_payloads_that_nobody_wants_are_left_out_by_a_consumer_where_they_are_large(
-    api: JetStreamApi, settings: ServerSettings, monkeypatch: pytest.MonkeyPatch
+    api: JetStreamApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make(api, number=6)
     for body, way in ((b"x", "blocks"), (SOME_KIB * 20, "consumer")):
         add(api, "ORDERS", 6, body)
         last = api.stream_info("ORDERS")["state"]["last_seq"]
         sent = sent_by(monkeypatch)
-        assert seqs(settings, ReadRange("ORDERS", 1, last), wanted=shape("seq bigint")) == list(range(1, last + 1))
+        assert seqs(api.settings, ReadRange("ORDERS", 1, last), wanted=shape("seq bigint")) == list(range(1, last + 1))
         assert ways(sent) == {way}
 
 
-def test_a_stream_made_again_meanwhile_is_not_taken_for_the_first(api: JetStreamApi, settings: ServerSettings) -> None:
+def test_a_stream_made_again_meanwhile_is_not_taken_for_the_first(api: JetStreamApi) -> None:
     fill(api, 2000)
     created = api.stream_info("ORDERS")["created"]
 
@@ -208,7 +207,7 @@ def test_a_stream_made_again_meanwhile_is_not_taken_for_the_first(api: JetStream
 
     for known in (look, None):
         todo = ReadRange("ORDERS", 1, 2000, (), "blocks")
-        batches = read_range(settings, todo, FetchLimits(bytes=100_000), SEQS, known)
+        batches = read_range(api.settings, todo, FetchLimits(bytes=100_000), SEQS, known)
         found = [next(batches).column("seq")[0].as_py()]
         remake(api, number=2000)
         if known:
@@ -220,17 +219,17 @@ def test_a_stream_made_again_meanwhile_is_not_taken_for_the_first(api: JetStream
             assert found[-1] == 2000
 
 
-def test_blocks_that_do_not_come_through_give_way_to_a_consumer(api: JetStreamApi, settings: ServerSettings) -> None:
+def test_blocks_that_do_not_come_through_give_way_to_a_consumer(api: JetStreamApi) -> None:
     make(api, number=50)
-    with Relay(settings.urls[0]) as proxy:
+    with Relay(api.settings.urls[0]) as proxy:
         proxy.to_server = lambda data: b"" if b"STREAM.BLOCKS" in data else data
-        beside = replace(settings, urls=(proxy.url,), retries=0)
+        beside = replace(api.settings, urls=(proxy.url,), retries=0)
         assert seqs(beside, ReadRange("ORDERS", 1, 50), FetchLimits(timeout_s=0.5)) == list(range(1, 51))
 
 
-def test_messages_larger_than_a_block_come_alone(api: JetStreamApi, settings: ServerSettings) -> None:
+def test_messages_larger_than_a_block_come_alone(api: JetStreamApi) -> None:
     make(api, number=3)
     add(api, "ORDERS", 3, SOME_KIB * 500)
-    batches = list(read_range(settings, ReadRange("ORDERS", 1, 6, (), "blocks"), FetchLimits(bytes=500_000), SEQS))
+    batches = list(read_range(api.settings, ReadRange("ORDERS", 1, 6, (), "blocks"), FetchLimits(bytes=500_000), SEQS))
     assert [batch.column("seq").to_pylist() for batch in batches] == [[1, 2, 3], [4], [5], [6]]
     assert all(len(value) == 1_000_000 for batch in batches[1:] for value in batch.column("value").to_pylist())

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from natsctl.spark.source.errors import ApiRefusedError, ServerUnreachableError, SourceConnectionLostError
-from natsctl.spark.source.handshake import ServerSettings
 from natsctl.spark.source.jetstream_api import ONE_SHOT, JetStreamApi, StoredPosition, object_in
 from natsctl.spark.source.link import Link
 from tests.spark.source.reads import consumers
@@ -73,10 +72,10 @@ def test_subjects_and_names_come_in_pages_and_whole(api: JetStreamApi) -> None:
     assert subjects == {f"ORDERS.{at}": 2 for at in range(4)}
 
 
-def test_questions_outlive_a_connection(api: JetStreamApi, settings: ServerSettings) -> None:
+def test_questions_outlive_a_connection(api: JetStreamApi) -> None:
     make(api, number=8)
-    with Relay(settings.urls[0]) as proxy:
-        beside = replace(settings, urls=(proxy.url,))
+    with Relay(api.settings.urls[0]) as proxy:
+        beside = replace(api.settings, urls=(proxy.url,))
         with Link.open(beside) as link:
             asked = JetStreamApi(link, beside)
             proxy.cut()
