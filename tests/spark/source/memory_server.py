@@ -1,173 +1,114 @@
-"""One stream and the ledger's bucket behind a fake socket: the part of JetStream that a write uses, with a clock.
+"""A whole server in memory behind the connections of a write, with a clock and connections that break.
 
-Everything above the socket is the product's own: `connected` has `Link` talk to it. It can end after so many messages
-(`lives`), as a process that is killed does, and keeps whatever it ever stored, so that a test may delete messages as
-consumers of a work queue do. Real servers pass the same tests.
+Everything above the socket is the product's own: `connected` has `Link` talk to a `Machine`. The process that writes
+can be killed after so many messages (`lives`). Real servers pass the same tests.
 """
 
 from __future__ import annotations
 
-import base64
-import json
 import random
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any, cast
 
 import pytest
 
 from natsctl.spark.source.link import Link
+from natsctl.wire.client import encode_connect
+from tests.support.jet import Jet, ok
 
-_OPERATION = re.compile(rb"(?:SUB (\S+) (\d+)|UNSUB \d+|(H?)PUB (\S+) (?:(\S+) )?(?:(\d+) )?(\d+))\r\n")
+_OPERATION = re.compile(rb"(?:SUB \S+ \d+|UNSUB \d+|H?PUB (\S+) (?:\S+ )?(?:\d+ )?(\d+))\r\n")
 BREAKS = 0.01
 """How often, of all messages."""
-NO_MESSAGE = {"error": {"code": 404, "err_code": 10037, "description": "no message found"}}
-NO_CONSUMER = {"error": {"code": 400, "err_code": 10084, "description": "the test makes no consumers"}}
 
 
 class Killed(BaseException):
     """The process that writes is killed."""
 
 
-@dataclass
-class MemoryStream:
-    """Messages by sequence, and the ids of the duplicate window with the time at which each was stored."""
-
-    name: str
-    prefix: str
-    retention: str = "limits"
-    messages: dict[int, tuple[str, bytes, bytes]] = field(default_factory=dict)
-    ever: list[tuple[str, bytes]] = field(default_factory=list)
-    """Subject and payload of all that was ever stored."""
-    ids: dict[bytes, tuple[int, float]] = field(default_factory=dict)
-
-    def info(self) -> dict[str, Any]:
-        state = {
-            "messages": len(self.messages),
-            "first_seq": min(self.messages, default=len(self.ever) + 1),
-            "last_seq": len(self.ever),
-            "num_deleted": 0,
-        }
-        config = {"name": self.name, "subjects": [self.prefix + ">"], "retention": self.retention}
-        return {"config": config, "created": "2026-11-21T03:38:08.293843492Z", "state": state}
-
-    def found(self, wanted: dict[str, Any]) -> dict[str, Any]:
-        if pattern := wanted.get("last_by_subj") or wanted.get("next_by_subj"):
-            regex = re.compile(re.escape(pattern).replace(r"\*", r"[^.]+").replace(">", ".+") + "$")
-            seqs = [seq for seq in self.messages if seq >= wanted.get("seq", 1) and regex.match(self.messages[seq][0])]
-            seq = (max if "last_by_subj" in wanted else min)(seqs, default=0)
-        else:
-            seq = wanted["seq"]
-        if seq not in self.messages:
-            return NO_MESSAGE
-        subject, header, payload = self.messages[seq]
-        texts = {"hdrs": base64.b64encode(header).decode(), "data": base64.b64encode(payload).decode()}
-        return {"message": {"seq": seq, "subject": subject, "time": "2026-11-21T03:38:08Z", **texts}}
-
-
 class MemoryServer:
-    """The server; `now` is its clock in seconds."""
+    """The server, with a stream OUT."""
 
-    def __init__(self, retention: str = "limits", window_s: float = 120.0) -> None:
-        self.out = MemoryStream("OUT", "out.", retention)
-        self.notes = MemoryStream("KV_natsctl_spark", "$KV.natsctl_spark.")
-        self.window_s = window_s
-        self.now = 0.0
+    def __init__(self, retention: str = "limits", transform: dict[str, str] | None = None) -> None:
+        self._jet = Jet()
+        self._moves = {} if transform is None else {"subject_transform": transform}
+        self._retention = retention
+        self._consumed: list[tuple[str, bytes]] = []
+        self.machine = self._jet.machine
+        self.advance = self._jet.advance
         self.breaks: random.Random | None = None
         """Chance by which connections end, with the answers that are on their way; None: they do not."""
         self.outage_s = 0.0
         """For how long the server is away then."""
-        self.stored_on: Callable[[str], str] = str
-        """The subject transform of the stream: on which subject a message is stored."""
         self.lives: int | None = None
         """Messages until the process that writes is killed; None: it is not."""
+        self.make()
 
-    def connect(self) -> MemoryWire:
-        return MemoryWire(self)
+    def make(self) -> None:
+        """Make the stream, anew if it is there."""
+        self._jet.api("STREAM.DELETE.OUT")
+        self._jet.stream("OUT", "out.>", retention=self._retention, **self._moves)
 
-    def published(self, subject: str, header: bytes, payload: bytes) -> dict[str, Any]:
-        stream = self.out if subject.startswith(self.out.prefix) else self.notes
-        said = dict(re.findall(rb"(Nats-[\w-]+): (.*?)\r\n", header))
-        text = said.get(b"Nats-Msg-Id", b"")
-        seq, stored_at = stream.ids.get(text, (0, 0.0))
-        if text and seq and self.now - stored_at <= self.window_s:
-            return {"stream": stream.name, "seq": seq, "duplicate": True}
-        if b"Nats-Expected-Last-Msg-Id" in said:
-            return {"error": {"code": 400, "err_code": 10070, "description": "wrong last msg ID"}}
-        if b"Nats-Expected-Last-Subject-Sequence" in said and stream.found({"last_by_subj": subject}) != NO_MESSAGE:
-            return {"error": {"code": 400, "err_code": 10071, "description": "wrong last sequence"}}
-        if stream is self.out:
-            subject = self.stored_on(subject)
-        stream.ever.append((subject, payload))
-        seq = len(stream.ever)
-        stream.messages[seq] = (subject, header, payload)
-        if text:
-            stream.ids[text] = (seq, self.now)
-        return {"stream": stream.name, "seq": seq}
+    @property
+    def ever(self) -> list[tuple[str, bytes]]:
+        """Subject and payload of all that was ever stored."""
+        store = self.machine.streams["OUT"].store
+        found = filter(None, map(store.get, range(1, store.last_seq + 1)))
+        return self._consumed + [(message.subject.decode(), message.payload) for message in found]
 
-    def asked(self, name: str, body: dict[str, Any]) -> dict[str, Any]:
-        verb, _, stream_name = name.rpartition(".")
-        stream = self.notes if stream_name == self.notes.name else self.out
-        if verb == "STREAM.INFO":
-            return stream.info()
-        if verb == "STREAM.MSG.GET":
-            return stream.found(body)
-        return {"success": True} if verb == "STREAM.PURGE" else NO_CONSUMER
+    def consume(self) -> None:
+        """Remove all messages, as consumers of a work queue do."""
+        self._consumed = self.ever
+        ok(self._jet.api("STREAM.PURGE.OUT"))
 
 
 class MemoryWire:
     def __init__(self, server: MemoryServer) -> None:
         self._server = server
-        self._subscriptions: dict[str, bytes] = {}
-        self._out = b""
+        self._session = server.machine.broker.connect("127.0.0.1", 1)
+        server.machine.attach(self._session, lambda chunks: self._out.extend(chunks))
+        self._out: list[bytes] = []
         self._rest = b""
         self._broken = False
+        self._pass_on(encode_connect({"verbose": False, "headers": True, "no_responders": True, "protocol": 1}))
+        self._out.clear()
 
     def settimeout(self, _: float) -> None:
         """Nothing is waited for."""
 
     def close(self) -> None:
-        """Nothing is left to do."""
+        self._session.closed()
 
     def recv(self, _: int) -> bytes:
         if self._broken:
             raise ConnectionResetError
         if not self._out:
             raise TimeoutError
-        data, self._out = self._out, b""
+        data = b"".join(self._out)
+        self._out.clear()
         return data
 
     def sendall(self, data: bytes) -> None:
-        """Take whole operations, one after the other; raises Killed, ConnectionResetError."""
+        """Take whole operations, one after the other; raises Killed."""
+        server = self._server
         self._rest += data
         while not self._broken and (found := _OPERATION.match(self._rest)):
-            end = found.end() + (int(found[7]) + 2 if found[7] else 0)
-            content, self._rest = self._rest[found.end() : end - 2], self._rest[end:]
-            if found[1]:
-                self._subscriptions[found[1].decode()] = found[2]
-            elif found[4]:
-                header_bytes = int(found[6] or 0) if found[3] else 0
-                self._take(
-                    found[4].decode(), (found[5] or b"").decode(), content[:header_bytes], content[header_bytes:]
-                )
-
-    def _take(self, subject: str, reply: str, header: bytes, payload: bytes) -> None:
-        if subject.startswith("$JS.API."):
-            answer = self._server.asked(subject.removeprefix("$JS.API."), json.loads(payload or b"{}"))
-        else:
-            if self._server.lives is not None:
-                self._server.lives -= 1
-                if self._server.lives < 0:
+            end = found.end() + (int(found[2]) + 2 if found[2] else 0)
+            operation, self._rest = self._rest[:end], self._rest[end:]
+            if server.lives is not None and found[1] and not found[1].startswith(b"$JS.API."):
+                server.lives -= 1
+                if server.lives < 0:
                     raise Killed
-            answer = self._server.published(subject, header, payload)
-        body = json.dumps(answer, separators=(",", ":")).encode()
-        for pattern, sid in self._subscriptions.items():
-            if reply.startswith(pattern.rstrip("*")):
-                self._broken = self._server.breaks is not None and self._server.breaks.random() < BREAKS
-                self._server.now += self._server.outage_s * self._broken
-                self._out += b"MSG %s %s %d\r\n%s\r\n" % (reply.encode(), sid, len(body), body)
+            answers = len(self._out)
+            self._pass_on(operation)
+            if len(self._out) > answers and server.breaks is not None and server.breaks.random() < BREAKS:
+                self._broken = True
+                server.advance(server.outage_s)
+
+    def _pass_on(self, data: bytes) -> None:
+        self._session.receive(data)
+        self._server.machine.settle()
 
 
 @contextmanager
@@ -176,7 +117,7 @@ def connected(server: MemoryServer) -> Iterator[MemoryServer]:
 
     def reopen(link: Link) -> None:
         link.close()
-        link._wire = cast(Any, server.connect())
+        link._wire = cast(Any, MemoryWire(server))
         link._protocol.info = {"max_payload": 1 << 20}
 
     def new_inbox(link: Link) -> str:
