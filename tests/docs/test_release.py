@@ -77,31 +77,6 @@ def test_nothing_is_installed_by_a_name_that_somebody_else_may_take() -> None:
     assert len(files) > 500 and not found
 
 
-@pytest.mark.parametrize(
-    ("line", "by_name"),
-    [
-        ("pip install natsctl", True),
-        ("pip install -q 'natsctl[spark]'", True),
-        ("pip install --upgrade 'natsctl[spark]>=0.2'", True),
-        ("pipx install natsctl", True),
-        ("uvx natsctl tour", True),
-        ("docker run --rm natsctl", True),
-        ("  image: natsctl:latest", True),
-        ("image: ghcr.io/natsctl/natsctl:1", True),
-        ("https://github.com/natsctl/natsctl", True),
-        ("pip install '.[spark]'", False),
-        ("pip install ./natsctl pyarrow", False),
-        ("pip install dist/natsctl-0.3.0-py3-none-any.whl", False),
-        ("pip install 'natsctl[spark] @ file:///tmp/natsctl.whl'", False),
-        ("uvx --from dist/natsctl-0.3.0-py3-none-any.whl natsctl tour", False),
-        ("docker run -v natsctl:/data localhost/natsctl", False),
-        ("image: registry.example/natsctl:0.3.0", False),
-    ],
-)
-def test_an_installation_by_name_is_noticed(line: str, by_name: bool) -> None:
-    assert bool(BY_NAME.search(line)) is by_name
-
-
 WORKFLOWS = sorted((CLONE / ".github" / "workflows").glob("*.yml"))
 
 

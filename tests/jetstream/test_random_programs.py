@@ -1,6 +1,6 @@
 """Random programs of everything a client can do: the same on natsctl and on nats-server.
 
-More of them than in a test run: `python -m tests.support.random_programs --seeds 500`.
+More of them than in a test run: put other numbers into `SEEDS`.
 
 Left out of the programs, or out of what is compared, with the reason:
 

@@ -1,8 +1,7 @@
-"""Streams that change while a query reads or writes them: expiry, subjects, fields, schedules, TTLs; limits and lag."""
+"""Streams that change while a query reads or writes them: expiry, subjects, fields, schedules, TTLs."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -11,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from natsctl.spark import json_table
-from natsctl.spark.query_metrics import QueryMetrics, SourceMetrics
 from tests.spark.source.streams import add, delete, make, messages, until
 
 if TYPE_CHECKING:
@@ -61,10 +59,6 @@ class Job:
 @pytest.fixture
 def job(spark: SparkSession, api: JetStreamApi, tmp_path: Path) -> Job:
     return Job(spark, api, tmp_path)
-
-
-def progress(query: StreamingQuery) -> list[dict[str, Any]]:
-    return [json.loads(each.json) for each in query.recentProgress]
 
 
 def update(api: JetStreamApi, stream: str, **config: Any) -> None:
@@ -145,55 +139,6 @@ def test_a_schema_may_gain_a_field_and_a_column_between_two_runs_of_a_query(job:
         (1, 1, 2.5, None), (2, 1, 2.5, None), (3, 3, None, "DE"),
     ]  # fmt: skip
     assert [pair.key for pair in rows[2].headers] == ["Color"]
-
-
-def test_each_batch_has_exactly_the_rows_of_the_limit(job: Job) -> None:
-    api = job.api
-    make(api, number=101)
-    make(api, "BILLS", number=7)
-    delete(api, *range(10, 60, 7))
-    query = job.run(job.source("ORDERS,BILLS", maxOffsetsPerTrigger="25", failOnDataLoss="false"))
-    assert [each["numInputRows"] for each in progress(query) if each["numInputRows"]] == [25, 25, 25, 25]
-    assert len({(row.stream, row.seq) for row in job.rows}) == len(job.rows) == 100
-
-
-def test_lag_is_the_number_that_the_server_has(job: Job) -> None:
-    api = job.api
-    make(api, number=100)
-    seen: list[SourceMetrics] = []
-    listener = QueryMetrics(seen.append)
-    pending: list[int] = []
-
-    def behind() -> int:
-        info = api.create_consumer(
-            "ORDERS", "probe", {"deliver_policy": "by_start_sequence", "opt_start_seq": job.rows[-1].seq + 1,
-                                "filter_subjects": ["ORDERS.1"], "ack_policy": "none"},
-        )  # fmt: skip
-        api.delete_consumer("ORDERS", "probe")
-        return int(info["num_pending"])
-
-    def between(number: int) -> None:
-        job.rows.sort(key=lambda row: row.seq)
-        pending.append(behind())
-
-    job.spark.streams.addListener(listener)
-    try:
-        options = {"subject": "ORDERS.1", "maxOffsetsPerTrigger": "10", "commitConsumer": "spark"}
-        query = job.run(job.source(**options), between)
-        until(lambda: len([each for each in seen if each.input_rows]) == 3)
-    finally:
-        job.spark.streams.removeListener(listener)
-    assert pending == [15, 5, 0]
-    metrics = [each for each in seen if each.input_rows]
-    assert [each.streams["ORDERS"] for each in metrics] == pending
-    assert sum(each.input_rows for each in metrics) == 25
-    assert f'natsctl_spark_messages_behind{{query="{query.id}",stream="ORDERS"}} 0' in listener.exposition()
-    info = api.ask("CONSUMER.INFO.ORDERS.spark")
-    assert (info["num_pending"], info["num_ack_pending"]) == (0, 0)
-    add(api, "ORDERS", 8)
-    assert api.ask("CONSUMER.INFO.ORDERS.spark")["num_pending"] == 2, "the durable shows the lag of a stopped query"
-    job.run(job.source(**options))
-    assert api.ask("CONSUMER.INFO.ORDERS.spark")["num_pending"] == 0
 
 
 def test_a_schedule_that_spark_writes_fires_and_a_query_reads_what_it_made(job: Job) -> None:

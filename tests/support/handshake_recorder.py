@@ -73,12 +73,6 @@ class HandshakeRecorder:
             )
         return self.recordings
 
-    def logged_in(self, count: int = 1) -> None:
-        with self._changed:
-            assert self._changed.wait_for(
-                lambda: sum(b"CONNECT" in each.clear + each.secret for each in self.recordings) >= count, PATIENCE_S
-            )
-
     def _accept(self) -> None:
         with suppress(OSError):
             while True:

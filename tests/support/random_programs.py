@@ -1,25 +1,18 @@
 """Random programs for `tests.support.program_runner`: streams, consumers, publishes, pulls, acks, in every form.
 
 A program knows nothing about what its steps will bring: names come from small pools, so that most steps meet something.
-
-`python -m tests.support.random_programs --seeds 200` runs many on natsctl's engine and on nats-server. Differences
-are printed. `--first N` begins with another seed; `--upstreams` has mirrors and
-sources in the programs as well, which takes longer.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
-import tempfile
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
 from string import Template
 from typing import Any, Final
 
-from natsctl.testing.process import ServerProcess
 from tests.support.program_runner import PATIENCE_S, STREAMS, Difference, ProgramRunner, Step
 
 SECOND: Final = 1_000_000_000
@@ -419,27 +412,3 @@ def played(program: Sequence[Step], url: str, patience_s: float = PATIENCE_S) ->
         return runner.play(program)
     finally:
         runner.close()
-
-
-def main() -> None:
-    """Play programs until all seeds are done; print each difference."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=100, help="how many programs")
-    parser.add_argument("--first", type=int, default=0, help="the first seed")
-    parser.add_argument("--length", type=int, default=LENGTH, help="steps of each program")
-    parser.add_argument("--upstreams", action="store_true", help="with mirrors and sources")
-    options = parser.parse_args()
-    steps = 0
-    with tempfile.TemporaryDirectory() as folder, ServerProcess(Path(folder), "reference") as server:
-        for seed in range(options.first, options.first + options.seeds):
-            program = made(seed, options.length, options.upstreams)
-            difference = played(program, server.url)
-            steps += len(program) if difference is None else difference.at
-            if difference is None:
-                continue
-            print(f"seed {seed}\n{difference}\n", flush=True)
-    print(f"{options.seeds} programs, {steps} steps")
-
-
-if __name__ == "__main__":
-    main()

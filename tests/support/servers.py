@@ -101,11 +101,6 @@ def _member(folder: Path, name: str, route: str, routes: list[str], text: str) -
 
 
 async def _clear(url: str) -> None:
-    from natsctl.client.dial import connect
-    from natsctl.client.manager import Manager
-    from natsctl.client.servers import resolve
-    from natsctl.client.settings import Settings
-
     async with await connect(resolve(Settings(url=url), {"HOME": "/nowhere"}), name="clear") as connection:
         manager = Manager(connection)
         await asyncio.gather(*[manager.stream_delete(name) for name in await manager.stream_names()])

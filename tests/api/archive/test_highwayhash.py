@@ -29,19 +29,6 @@ def test_a_published_vector_is_met(size: int, expected: int) -> None:
     assert int.from_bytes(HighwayHash64(KEY).digest(bytes(range(size))), "little") == expected
 
 
-def test_every_byte_and_every_length_counts() -> None:
-    hasher = HighwayHash64(KEY)
-    data = bytes(range(100))
-    seen = {hasher.digest(data[:size]) for size in range(101)}
-    for at in range(100):
-        seen.add(hasher.digest(data[:at] + b"\xff" + data[at + 1 :]))
-    assert len(seen) == 201
-
-
-def test_another_key_gives_another_hash() -> None:
-    assert HighwayHash64(bytes(32)).digest(b"x") != HighwayHash64(KEY).digest(b"x")
-
-
 LENGTHS = st.one_of(st.integers(0, 100), st.integers(0, 3000), st.just(9000))
 
 

@@ -7,13 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from natsctl.spark.source.errors import DataLossError, OptionError, SequenceResetError, StreamRecreatedError
+from natsctl.spark.source.errors import DataLossError, OptionError
 from natsctl.spark.source.offsets import (
     Position,
     StreamBounds,
     check_begin,
-    check_end,
-    check_identity,
     check_read,
     encode_offsets,
     parse_offsets,
@@ -43,11 +41,6 @@ def test_a_loss_is_told_with_its_range_or_logged_where_it_is_allowed(
     assert str(begin) in caplog.text
 
 
-def test_nothing_is_lost_where_reading_stands_at_the_first_message() -> None:
-    assert check_begin(151, 300, NOW, fail=True) == 151
-    assert check_begin(301, 300, replace(NOW, first=400), fail=True) == 301
-
-
 @pytest.mark.parametrize(
     "by_design",
     [
@@ -65,27 +58,6 @@ def test_messages_that_go_by_design_are_no_loss(by_design: dict[str, object], ca
     assert "101..150 went" in caplog.text
     with pytest.raises(DataLossError):
         check_begin(101, 300, replace(NOW, has_own_ends=True), fail=True)  # by max_age or by a TTL: unknown
-
-
-def test_another_stream_of_the_same_name_is_told_with_both_moments() -> None:
-    stood = Position(100, "2026-11-20T00:00:00Z")
-    with pytest.raises(StreamRecreatedError, match=r"up to 100 are of the.*151\.\.300.*\{\"ORDERS\": 101\}"):
-        check_identity(stood, NOW, fail=True)
-    assert not check_identity(stood, NOW, fail=False)
-    assert check_identity(Position(100, CREATED), NOW, fail=True)
-
-
-def test_an_older_state_is_told() -> None:
-    with pytest.raises(SequenceResetError, match="ends at 300, and sequence 400 was read"):
-        check_end(400, NOW, fail=True)
-    assert not check_end(400, NOW, fail=False)
-    assert check_end(300, NOW, fail=True)
-
-
-def test_messages_that_went_while_they_were_read_are_counted() -> None:
-    with pytest.raises(DataLossError, match=r"7 messages of sequences 101\.\.200.*101\.\.150 expired"):
-        check_read(101, 200, 7, NOW, fail=True)
-    check_read(151, 200, 7, NOW, fail=True)  # deleted in the middle
 
 
 def test_a_streams_state_is_read_from_the_servers_answer() -> None:
