@@ -395,7 +395,7 @@ async def _quiet(shell: Shell) -> None:
     await shell.quiesce()
     if shell.engine is not None:
         shell.engine.shut_down()
-        shell.turn()
+        await shell.quiesce()
     deadline = shell.loop.time() + CLOSE_CLIENTS_S
     while shell.connections and shell.loop.time() < deadline:
         for connection in tuple(shell.connections.values()):

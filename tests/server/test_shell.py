@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -12,12 +13,15 @@ import pytest
 
 from natsctl.broker.broker import Broker
 from natsctl.broker.deferred_work import CROWD, LITTLE_INPUT, defer_input
+from natsctl.server import shell as shell_module
 from natsctl.server.listener import ClientConnection
 from natsctl.server.log.lines import Log
 from natsctl.server.resources import SystemClock
 from natsctl.server.shell import (
     AWAKE_NS,
     CROWD_READ_BYTES,
+    FLUSHED,
+    FLUSHES_A_LOOK,
     GATHER_NS,
     HANDSHAKES_S,
     MAX_PAUSE_NS,
@@ -208,6 +212,30 @@ def test_in_a_crowd_only_little_input_is_read_at_once(loop: DueCalls, shell: She
         pass
     assert len(shell.read_buffer()) == READ_BYTES and not any(connection.paused for connection in crowd)
     assert [len(session.out) for session in busy] == [1] * len(busy) and len(last.out) == LITTLE_INPUT
+
+
+def test_a_message_to_very_many_leaves_in_several_turns(loop: DueCalls, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shell_module, "UNFINISHED_S", 0.0)
+    shell = Shell(cast(Any, loop), Log(quiet=True), Broker(VirtualClock(), random.Random(1)), None, 10.0)
+    flushed = list[bytes]()
+    clients = [LostConnection(shell) for _ in range(2 * FLUSHED)]
+    for client in clients:
+        client.session.receive(b'CONNECT {"verbose":false}\r\nSUB all 1\r\n')
+        client.session.take_output()
+        client.flush = partial(lambda session: flushed.extend(session.take_output()), client.session)  # type: ignore[method-assign]
+    shell.broker.take_dirty()
+    shell.received(cast(ClientConnection, clients[0]), b"PUB all 2\r\nhi\r\n")
+    loop.run()
+    assert flushed == [b"MSG all 1 2\r\nhi\r\n"] * FLUSHED
+    late = LostConnection(shell)
+    late.session.take_output()
+    late.flush = lambda: flushed.extend(late.session.take_output())  # type: ignore[method-assign]
+    shell.received(cast(ClientConnection, late), b'CONNECT {"verbose":false}\r\nPING\r\n')
+    loop.run()
+    assert len(flushed) == FLUSHED + FLUSHES_A_LOOK + 1 and flushed.pop() == b"PONG\r\n", "it does not wait for all"
+    while loop.run():
+        pass
+    assert len(flushed) == len(clients)
 
 
 def test_answers_do_not_wait_for_an_engine_that_goes_on_with_long_work(loop: DueCalls) -> None:
