@@ -15,9 +15,9 @@ from natsctl.client.connection import Connection
 from natsctl.client.dial import connect
 from natsctl.client.servers import resolve
 from natsctl.client.settings import Settings
-from tests.support.servers import PATIENCE_S, server, started
+from tests.support.servers import PATIENCE_S, manager, server, started
 
-__all__ = ["server", "started"]
+__all__ = ["manager", "server", "started"]
 
 INFO: dict[str, Any] = {
     "server_id": "FAKE",

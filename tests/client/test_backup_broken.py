@@ -82,11 +82,10 @@ async def cut_off(server: Any, **how: Any) -> AsyncIterator[tuple[Manager, Manag
 
 
 @pytest.fixture
-async def manager(server: Any, tmp_path: Path) -> AsyncIterator[Manager]:
+async def saved(manager: Manager, tmp_path: Path) -> Manager:
     """A manager whose stream S was saved and removed."""
-    async with await connected(server.url) as connection:
-        await _save_and_remove(Manager(connection), tmp_path / "b")
-        yield Manager(connection)
+    await _save_and_remove(manager, tmp_path / "b")
+    return manager
 
 
 @pytest.fixture(autouse=True)
@@ -142,15 +141,15 @@ async def test_a_restore_that_never_succeeds_leaves_no_stream(server: Any, tmp_p
 
 
 @pytest.mark.both
-async def test_a_restore_that_is_interrupted_leaves_no_stream(manager: Manager, tmp_path: Path) -> None:
+async def test_a_restore_that_is_interrupted_leaves_no_stream(saved: Manager, tmp_path: Path) -> None:
     def interrupt(progress: Any) -> None:
         if progress.chunks >= 8:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        await restore_stream(RetryingManager(manager), tmp_path / "b", RestoreOptions(), interrupt)
-    assert list(await manager.stream_names()) == []
-    done = await restore_stream(RetryingManager(manager), tmp_path / "b")
+        await restore_stream(RetryingManager(saved), tmp_path / "b", RestoreOptions(), interrupt)
+    assert list(await saved.stream_names()) == []
+    done = await restore_stream(RetryingManager(saved), tmp_path / "b")
     assert done.answer.value.state.messages == len(BODIES)
 
 
@@ -169,51 +168,49 @@ def _first(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], Awaitable[obje
 @pytest.mark.both
 @pytest.mark.parametrize("replaced", [False, True])
 async def test_a_stream_that_somebody_makes_meanwhile_is_theirs(
-    server: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, replaced: bool
+    manager: Manager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, replaced: bool
 ) -> None:
-    async with await connected(server.url) as direct:
-        manager = Manager(direct)
-        await _fill(manager)
-        await save_stream(RetryingManager(manager), "S", tmp_path / "b")
-        if not replaced:
-            await manager.stream_delete("S")
+    await _fill(manager)
+    await save_stream(RetryingManager(manager), "S", tmp_path / "b")
+    if not replaced:
+        await manager.stream_delete("S")
 
-        async def made() -> None:
-            await manager.stream_create({"name": "S", "subjects": ["theirs"]})
-            await messages.publish(manager, "theirs", b"x")
+    async def made() -> None:
+        await manager.stream_create({"name": "S", "subjects": ["theirs"]})
+        await messages.publish(manager, "theirs", b"x")
 
-        _first(monkeypatch, made)
-        options = RestoreOptions(on_existing=OnExisting.REPLACE if replaced else OnExisting.FAIL)
-        with pytest.raises(StreamLostError if replaced else ApiResponseError, match="already in use"):
-            await restore_stream(RetryingManager(manager), tmp_path / "b", options)
-        there = (await manager.stream_info("S")).value
-        assert (there.config.subjects, there.state.messages) == (["theirs"], 1)
+    _first(monkeypatch, made)
+    options = RestoreOptions(on_existing=OnExisting.REPLACE if replaced else OnExisting.FAIL)
+    with pytest.raises(StreamLostError if replaced else ApiResponseError, match="already in use"):
+        await restore_stream(RetryingManager(manager), tmp_path / "b", options)
+    there = (await manager.stream_info("S")).value
+    assert (there.config.subjects, there.state.messages) == (["theirs"], 1)
 
 
 @pytest.mark.both
 async def test_a_stream_that_somebody_makes_before_a_restore_is_begun_again_is_theirs(
-    manager: Manager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    saved: Manager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def broken() -> None:
-        await manager.stream_create({"name": "S", "subjects": ["theirs"]})
+        await saved.stream_create({"name": "S", "subjects": ["theirs"]})
         raise TransferInterruptedError("broken off")
 
     _first(monkeypatch, broken)
     with pytest.raises(ConflictError, match="was created during its restore"):
-        await restore_stream(RetryingManager(manager), tmp_path / "b")
-    assert (await manager.stream_info("S")).value.config.subjects == ["theirs"]
+        await restore_stream(RetryingManager(saved), tmp_path / "b")
+    assert (await saved.stream_info("S")).value.config.subjects == ["theirs"]
 
 
 @pytest.mark.both
 @pytest.mark.parametrize("alone", [False, True])
 async def test_a_restore_that_is_refused_is_begun_again_only_where_there_is_no_other_stream(
-    manager: Manager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, alone: bool
+    saved: Manager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, alone: bool
 ) -> None:
     """nats-server may remove the folder of all streams while one comes in, and its words are the system's."""
     said: list[str] = []
     others = [] if alone else ["OTHER"]
     for name in others:
-        await manager.stream_create({"name": name, "subjects": ["other"]})
+        await saved.stream_create({"name": name, "subjects": ["other"]})
 
     async def failed() -> None:
         raise ApiResponseError(
@@ -223,14 +220,14 @@ async def test_a_restore_that_is_refused_is_begun_again_only_where_there_is_no_o
     _first(monkeypatch, failed)
     ends = contextlib.nullcontext() if alone else pytest.raises(ApiResponseError, match="for some reason")
     with ends:
-        await restore_stream(RetryingManager(manager, say=said.append), tmp_path / "b")
-    left = sorted(await manager.stream_names())
+        await restore_stream(RetryingManager(saved, say=said.append), tmp_path / "b")
+    left = sorted(await saved.stream_names())
     assert ("again" in "".join(said), left) == (alone, ["S"] if alone else others)
 
 
 @pytest.mark.both
 async def test_a_name_that_is_held_though_no_stream_has_it_is_tried_again(
-    manager: Manager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    saved: Manager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(restore, "NAME_HELD_S", 0.01)
     said: list[str] = []
@@ -246,7 +243,7 @@ async def test_a_name_that_is_held_though_no_stream_has_it_is_tried_again(
         )
 
     _first(monkeypatch, held)
-    done = await restore_stream(RetryingManager(manager, say=said.append), tmp_path / "b")
+    done = await restore_stream(RetryingManager(saved, say=said.append), tmp_path / "b")
     assert done.answer.value.state.messages == len(BODIES)
     assert "beginning the restore of S again" in "".join(said)
 

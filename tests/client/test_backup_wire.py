@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from natsctl.client.messaging import messages
 from natsctl.client.messaging.consumers import pull
 from natsctl.testing.process import ServerProcess
 from tests.client.conftest import connected
+from tests.support.servers import managing
 
 BODIES = [os.urandom(400) for _ in range(200)]
 
@@ -46,10 +46,9 @@ async def _fill(manager: Manager, storage: str = "file") -> None:
 
 
 @pytest.fixture
-async def filled(server: Any) -> AsyncIterator[Manager]:
-    async with await connected(server.url) as connection:
-        await _fill(Manager(connection))
-        yield Manager(connection)
+async def filled(manager: Manager) -> Manager:
+    await _fill(manager)
+    return manager
 
 
 async def _stored(manager: Manager, stream: str = "ORDERS") -> list[tuple[int, str, bytes | None, bytes | None, str]]:
@@ -66,26 +65,24 @@ async def _stored(manager: Manager, stream: str = "ORDERS") -> list[tuple[int, s
     [("ORDERS", "file", False), ("ORDERS.tgz", "file", False), ("b", "memory", False), ("b", "memory", True)],
 )
 async def test_a_stream_comes_back_with_messages_gaps_and_consumers(
-    server: Any, tmp_path: Path, name: str, storage: str, replay: bool
+    manager: Manager, tmp_path: Path, name: str, storage: str, replay: bool
 ) -> None:
-    async with await connected(server.url) as connection:
-        manager = Manager(connection)
-        await _fill(manager, storage)
-        before = await _stored(manager)
-        seen: list[int] = []
-        made = await backup(
-            manager, "ORDERS", tmp_path / name, replay=replay, on_progress=lambda p: seen.append(p.archive_bytes)
-        )
-        assert seen[0] == 0 < made.archive_bytes
-        assert replay or seen[-1] == made.archive_bytes
-        assert (made.archive, made.messages) == (2, len(BODIES) - 1)
-        assert made.method == ("replay" if replay else "snapshot")
-        await manager.stream_delete("ORDERS")
-        restored = await restore(manager, tmp_path / name, stream="ORDERS")
-        assert restored.answer.value.state.messages == len(BODIES) - 1
-        assert await _stored(manager) == before
-        consumer = (await manager.consumer_info("ORDERS", "NEW")).value
-        assert (consumer.ack_floor.stream_seq, consumer.num_pending) == (3, len(BODIES) - 4)
+    await _fill(manager, storage)
+    before = await _stored(manager)
+    seen: list[int] = []
+    made = await backup(
+        manager, "ORDERS", tmp_path / name, replay=replay, on_progress=lambda p: seen.append(p.archive_bytes)
+    )
+    assert seen[0] == 0 < made.archive_bytes
+    assert replay or seen[-1] == made.archive_bytes
+    assert (made.archive, made.messages) == (2, len(BODIES) - 1)
+    assert made.method == ("replay" if replay else "snapshot")
+    await manager.stream_delete("ORDERS")
+    restored = await restore(manager, tmp_path / name, stream="ORDERS")
+    assert restored.answer.value.state.messages == len(BODIES) - 1
+    assert await _stored(manager) == before
+    consumer = (await manager.consumer_info("ORDERS", "NEW")).value
+    assert (consumer.ack_floor.stream_seq, consumer.num_pending) == (3, len(BODIES) - 4)
 
 
 @pytest.mark.both
@@ -137,17 +134,15 @@ async def test_a_damaged_backup_replaces_nothing(filled: Manager, tmp_path: Path
 
 
 @pytest.mark.both
-async def test_a_replay_crosses_wide_gaps_at_once(server: Any, tmp_path: Path) -> None:
-    async with await connected(server.url) as connection:
-        manager = Manager(connection)
-        await manager.stream_create({"name": "GAPS", "subjects": ["g"], "max_msgs_per_subject": -1})
-        await asyncio.gather(*(messages.publish(manager, "g", b"x") for _ in range(100)))
-        await asyncio.gather(*(manager.message_delete("GAPS", seq) for seq in range(2, 100)))
-        saved = await backup(manager, "GAPS", tmp_path / "b", replay=True)
-        assert (saved.messages, saved.first_seq, saved.last_seq) == (2, 1, 100)
-        await manager.stream_delete("GAPS")
-        done = await restore(manager, tmp_path / "b")
-        assert done.answer.value.state.last_seq == 100
+async def test_a_replay_crosses_wide_gaps_at_once(manager: Manager, tmp_path: Path) -> None:
+    await manager.stream_create({"name": "GAPS", "subjects": ["g"], "max_msgs_per_subject": -1})
+    await asyncio.gather(*(messages.publish(manager, "g", b"x") for _ in range(100)))
+    await asyncio.gather(*(manager.message_delete("GAPS", seq) for seq in range(2, 100)))
+    saved = await backup(manager, "GAPS", tmp_path / "b", replay=True)
+    assert (saved.messages, saved.first_seq, saved.last_seq) == (2, 1, 100)
+    await manager.stream_delete("GAPS")
+    done = await restore(manager, tmp_path / "b")
+    assert done.answer.value.state.last_seq == 100
 
 
 @pytest.mark.both
@@ -199,11 +194,10 @@ async def test_consumers_of_a_cluster_are_saved_as_their_leaders_have_them(
     monkeypatch.setattr(BackupSnapshot, "take", of_a_leader)
     said: list[str] = []
     with ServerProcess(tmp_path / "server", "natsctl", "--archive_version", "1") as server:
-        async with await connected(server.url) as connection:
-            manager = Manager(connection)
+        async with managing(server.url) as manager:
             await _fill(manager)
             before = await _stored(manager)
-            monkeypatch.setattr(Connection, "info", {**connection.info, "cluster": "C"})
+            monkeypatch.setattr(Connection, "info", {**manager.connection.info, "cluster": "C"})
             saved = await save_stream(RetryingManager(manager, say=said.append), "ORDERS", tmp_path / "b")
             assert (saved.consumers, saved.archive, "NEW" in "".join(said)) == (1, 1, True)
             assert verify(tmp_path / "b").whole

@@ -42,7 +42,7 @@ from natsctl.client.manager import Manager
 from natsctl.client.messaging.consumers import pull
 from natsctl.client.messaging.messages import acknowledge, at, publish
 from natsctl.testing.process import Kind, ServerProcess
-from tests.client.conftest import connected
+from tests.support.servers import managing
 
 ACK_WAIT_NS = 200_000_000
 RETENTIONS = ("limits", "workqueue", "interest")
@@ -94,164 +94,148 @@ async def bodies(manager: Manager, stream: str = "S") -> list[bytes]:
 
 
 @pytest.mark.both
-async def test_a_capture_stream_is_made_once_changed_and_removed(server: Any) -> None:
-    async with await connected(server.url) as connection:
-        manager = Manager(connection)
-        await manager.stream_create({"name": "S", "subjects": ["s"], "storage": "memory"})
-        with pytest.raises(NoDeadLettersError):
-            await read_letters(manager, LetterFilter(stream="S"))
-        with pytest.raises(ApiResponseError):
-            await enable(manager, "MISSING")
-        made = await enable(manager, "S", CaptureOptions(max_msgs=9))
-        assert (made.name, made.created, made.changed) == ("DEADLETTERS_S", True, True)
-        assert (await enable(manager, "S"))[2:4] == (False, False)
-        changed = await enable(manager, "S", CaptureOptions(max_age_ns=3600 * 10**9, copies=True))
-        assert (changed.changed, changed.config.max_msgs, len(changed.config.subjects)) == (True, 9, 3)
-        assert (await enable(manager, "S", CaptureOptions(copies=False))).config.max_age == 3600 * 10**9
-        (capture,) = await capture_streams(manager)
-        assert (capture.stream, capture.copies, capture.made_by_natsctl) == ("S", False, True)
-        with pytest.raises(ConflictError, match="DEADLETTERS_S"):
-            await enable(manager, EVERY_STREAM)
-        assert await disable(manager, "S") and not await disable(manager, "S")
-        assert (await enable(manager, EVERY_STREAM)).name == "DEADLETTERS"
-        with pytest.raises(ConflictError, match="DEADLETTERS already"):
-            await enable(manager, "S")
-
-
-@pytest.mark.both
-async def test_a_stream_that_somebody_made_is_read_and_left_alone(server: Any) -> None:
-    async with await connected(server.url) as connection:
-        manager = Manager(connection)
-        await manager.stream_create({"name": "MINE", "subjects": ["$JS.EVENT.ADVISORY.>"], "storage": "memory"})
-        await failing(manager, 1, terminated=[0], keep=None)
-        (letter,) = await letters_of(manager, 1)
-        assert (letter.capture, letter.reason) == ("MINE", "terminated: bad order")
-        with pytest.raises(ConflictError, match="MINE"):
-            await enable(manager, "S")
-        await manager.stream_create({"name": "DEADLETTERS_T", "subjects": ["t"], "storage": "memory"})
-        with pytest.raises(ConflictError):
-            await disable(manager, "T")
-
-
-@pytest.mark.both
-async def test_dead_letters_are_listed_filtered_and_counted(server: Any) -> None:
-    async with await connected(server.url) as connection:
-        manager = Manager(connection)
+async def test_a_capture_stream_is_made_once_changed_and_removed(manager: Manager) -> None:
+    await manager.stream_create({"name": "S", "subjects": ["s"], "storage": "memory"})
+    with pytest.raises(NoDeadLettersError):
+        await read_letters(manager, LetterFilter(stream="S"))
+    with pytest.raises(ApiResponseError):
+        await enable(manager, "MISSING")
+    made = await enable(manager, "S", CaptureOptions(max_msgs=9))
+    assert (made.name, made.created, made.changed) == ("DEADLETTERS_S", True, True)
+    assert (await enable(manager, "S"))[2:4] == (False, False)
+    changed = await enable(manager, "S", CaptureOptions(max_age_ns=3600 * 10**9, copies=True))
+    assert (changed.changed, changed.config.max_msgs, len(changed.config.subjects)) == (True, 9, 3)
+    assert (await enable(manager, "S", CaptureOptions(copies=False))).config.max_age == 3600 * 10**9
+    (capture,) = await capture_streams(manager)
+    assert (capture.stream, capture.copies, capture.made_by_natsctl) == ("S", False, True)
+    with pytest.raises(ConflictError, match="DEADLETTERS_S"):
         await enable(manager, EVERY_STREAM)
-        await failing(manager, 3, terminated=[1], keep=None)
-        await failing(manager, 2, stream="T", retention="workqueue", terminated=[0], keep=None)
-        letters = await letters_of(manager, 5)
-        assert [count.messages for count in count_letters(letters)] == [2, 1, 1, 1]
-        await describe(manager, letters, await capture_streams(manager))
-        by_place = {(letter.stream, letter.seq): letter for letter in letters}
-        assert by_place["S", 2].reason == "terminated: bad order" and by_place["S", 2].exists
-        assert (by_place["S", 1].subject, by_place["S", 1].deliveries) == ("s.0", 1)
-        # A server removes a terminated message of a work queue: only the advisory remains.
-        assert (by_place["T", 1].exists, by_place["T", 2].exists) == (False, True)
-        now_ns = time.time_ns()
-        for wanted, number in (
-            ({"stream": "S"}, 3), ({"consumers": ["C"]}, 5), ({"consumers": ["D"]}, 0), ({"sequences": [1]}, 2),
-            ({"subject": "s.>"}, 3), ({"subject": "s.0"}, 1), ({"reason": "TERM"}, 2), ({"reason": "max"}, 3),
-            ({"since_ns": now_ns}, 0), ({"until_ns": now_ns}, 5), ({"since_ns": now_ns - 60 * 10**9}, 5),
-        ):  # fmt: skip
-            assert len(await read_letters(manager, LetterFilter(**wanted))) == number, wanted
+    assert await disable(manager, "S") and not await disable(manager, "S")
+    assert (await enable(manager, EVERY_STREAM)).name == "DEADLETTERS"
+    with pytest.raises(ConflictError, match="DEADLETTERS already"):
+        await enable(manager, "S")
+
+
+@pytest.mark.both
+async def test_a_stream_that_somebody_made_is_read_and_left_alone(manager: Manager) -> None:
+    await manager.stream_create({"name": "MINE", "subjects": ["$JS.EVENT.ADVISORY.>"], "storage": "memory"})
+    await failing(manager, 1, terminated=[0], keep=None)
+    (letter,) = await letters_of(manager, 1)
+    assert (letter.capture, letter.reason) == ("MINE", "terminated: bad order")
+    with pytest.raises(ConflictError, match="MINE"):
+        await enable(manager, "S")
+    await manager.stream_create({"name": "DEADLETTERS_T", "subjects": ["t"], "storage": "memory"})
+    with pytest.raises(ConflictError):
+        await disable(manager, "T")
+
+
+@pytest.mark.both
+async def test_dead_letters_are_listed_filtered_and_counted(manager: Manager) -> None:
+    await enable(manager, EVERY_STREAM)
+    await failing(manager, 3, terminated=[1], keep=None)
+    await failing(manager, 2, stream="T", retention="workqueue", terminated=[0], keep=None)
+    letters = await letters_of(manager, 5)
+    assert [count.messages for count in count_letters(letters)] == [2, 1, 1, 1]
+    await describe(manager, letters, await capture_streams(manager))
+    by_place = {(letter.stream, letter.seq): letter for letter in letters}
+    assert by_place["S", 2].reason == "terminated: bad order" and by_place["S", 2].exists
+    assert (by_place["S", 1].subject, by_place["S", 1].deliveries) == ("s.0", 1)
+    # A server removes a terminated message of a work queue: only the advisory remains.
+    assert (by_place["T", 1].exists, by_place["T", 2].exists) == (False, True)
+    now_ns = time.time_ns()
+    for wanted, number in (
+        ({"stream": "S"}, 3), ({"consumers": ["C"]}, 5), ({"consumers": ["D"]}, 0), ({"sequences": [1]}, 2),
+        ({"subject": "s.>"}, 3), ({"subject": "s.0"}, 1), ({"reason": "TERM"}, 2), ({"reason": "max"}, 3),
+        ({"since_ns": now_ns}, 0), ({"until_ns": now_ns}, 5), ({"since_ns": now_ns - 60 * 10**9}, 5),
+    ):  # fmt: skip
+        assert len(await read_letters(manager, LetterFilter(**wanted))) == number, wanted
 
 
 @pytest.mark.both
 @pytest.mark.parametrize("retention", RETENTIONS)
-async def test_a_replay_stores_each_message_once(server: Any, retention: str) -> None:
-    async with await connected(server.url) as connection:
-        manager = Manager(connection)
-        await failing(manager, 4, keep=CaptureOptions(copies=True), retention=retention)
-        letters = await letters_of(manager, 4)
-        assert (await copy_messages(manager, once=True)).copied == 4
-        assert (await copy_messages(manager, once=True)).copied == 0
-        kept = await replay(manager, letters[:1], ReplayOptions(keep=True))
-        assert (kept.replayed, kept.duplicates) == (1, 0)
-        report = await replay(manager, letters)
-        assert (report.replayed, report.duplicates, report.missing, report.skipped) == (4, 1, 0, [])
-        originals = 4 if retention == "limits" else 0
-        assert report.removed == (0 if retention == "limits" else 3)
-        stored = await bodies(manager)
-        assert len(stored) == originals + 4 and len(set(stored)) == 4
-        assert await read_letters(manager) == []
-        assert (await manager.stream_info("DEADLETTERS_S")).value.state.messages == 0
-        last = await at(manager, "S", 8, direct=False)
-        assert last is not None and last.headers["Dead-Letter-Header-Nats-Msg-Id"].startswith("S")
-        assert [value for name, value in last.headers.pairs if name == "Trace"] == ["a", "b"]
+async def test_a_replay_stores_each_message_once(manager: Manager, retention: str) -> None:
+    await failing(manager, 4, keep=CaptureOptions(copies=True), retention=retention)
+    letters = await letters_of(manager, 4)
+    assert (await copy_messages(manager, once=True)).copied == 4
+    assert (await copy_messages(manager, once=True)).copied == 0
+    kept = await replay(manager, letters[:1], ReplayOptions(keep=True))
+    assert (kept.replayed, kept.duplicates) == (1, 0)
+    report = await replay(manager, letters)
+    assert (report.replayed, report.duplicates, report.missing, report.skipped) == (4, 1, 0, [])
+    originals = 4 if retention == "limits" else 0
+    assert report.removed == (0 if retention == "limits" else 3)
+    stored = await bodies(manager)
+    assert len(stored) == originals + 4 and len(set(stored)) == 4
+    assert await read_letters(manager) == []
+    assert (await manager.stream_info("DEADLETTERS_S")).value.state.messages == 0
+    last = await at(manager, "S", 8, direct=False)
+    assert last is not None and last.headers["Dead-Letter-Header-Nats-Msg-Id"].startswith("S")
+    assert [value for name, value in last.headers.pairs if name == "Trace"] == ["a", "b"]
 
 
 @pytest.mark.both
-async def test_a_copy_survives_its_message(server: Any) -> None:
-    async with await connected(server.url) as connection:
-        manager = Manager(connection)
-        await failing(manager, 3)
-        await letters_of(manager, 3)
-        assert await turn_on_copies(manager) == ["DEADLETTERS_S"]
-        await manager.message_delete("S", 1)
-        report = await copy_messages(manager, once=True)
-        assert (report.copied, report.missing) == (2, 1)
-        # A service that has forgotten its place copies nothing twice, however late that is.
-        await manager.consumer_delete("DEADLETTERS_S", "natsctl-deadletter-run")
-        report = await copy_messages(manager, once=True)
-        assert (report.copied, report.copied_before, report.missing) == (0, 2, 1)
-        await manager.stream_purge("S")
-        letters = await read_letters(manager)
-        await describe(manager, letters, await capture_streams(manager))
-        assert sorted((letter.seq, letter.exists, letter.copied, letter.subject) for letter in letters) == [
-            (1, False, False, ""), (2, False, True, "s.1"), (3, False, True, "s.2"),
-        ]  # fmt: skip
-        await manager.stream_create({"name": "Q", "subjects": ["q"], "storage": "memory"})
-        report_ = await replay(manager, letters, ReplayOptions(to="q", limit=2))
-        assert (report_.replayed, report_.missing) == (1, 1)
-        (message,) = [message for message in [await at(manager, "Q", 1, direct=False)] if message is not None]
-        assert message.body == b"body 1"
-        assert message.headers["Dead-Letter-Subject"] == "s.1"
-        left = await read_letters(manager)
-        assert sorted(letter.seq for letter in left) == [1, 3]
+async def test_a_copy_survives_its_message(manager: Manager) -> None:
+    await failing(manager, 3)
+    await letters_of(manager, 3)
+    assert await turn_on_copies(manager) == ["DEADLETTERS_S"]
+    await manager.message_delete("S", 1)
+    report = await copy_messages(manager, once=True)
+    assert (report.copied, report.missing) == (2, 1)
+    # A service that has forgotten its place copies nothing twice, however late that is.
+    await manager.consumer_delete("DEADLETTERS_S", "natsctl-deadletter-run")
+    report = await copy_messages(manager, once=True)
+    assert (report.copied, report.copied_before, report.missing) == (0, 2, 1)
+    await manager.stream_purge("S")
+    letters = await read_letters(manager)
+    await describe(manager, letters, await capture_streams(manager))
+    assert sorted((letter.seq, letter.exists, letter.copied, letter.subject) for letter in letters) == [
+        (1, False, False, ""), (2, False, True, "s.1"), (3, False, True, "s.2"),
+    ]  # fmt: skip
+    await manager.stream_create({"name": "Q", "subjects": ["q"], "storage": "memory"})
+    report_ = await replay(manager, letters, ReplayOptions(to="q", limit=2))
+    assert (report_.replayed, report_.missing) == (1, 1)
+    (message,) = [message for message in [await at(manager, "Q", 1, direct=False)] if message is not None]
+    assert message.body == b"body 1"
+    assert message.headers["Dead-Letter-Subject"] == "s.1"
+    left = await read_letters(manager)
+    assert sorted(letter.seq for letter in left) == [1, 3]
 
 
 @pytest.mark.both
-async def test_a_message_of_several_consumers_is_replayed_once(server: Any) -> None:
-    async with await connected(server.url) as connection:
-        manager = Manager(connection)
-        await failing(manager, 2)
-        consumer = {"durable_name": "D", "ack_policy": "explicit"}
-        await manager.consumer_create("S", consumer)
-        async for message in pull(manager, "S", "D", {"batch": 2, "no_wait": True}):
-            await acknowledge(manager, message, TERM)
-        letters = await letters_of(manager, 4)
-        report = await replay(manager, letters)
-        assert (report.replayed, await read_letters(manager)) == (2, [])
+async def test_a_message_of_several_consumers_is_replayed_once(manager: Manager) -> None:
+    await failing(manager, 2)
+    consumer = {"durable_name": "D", "ack_policy": "explicit"}
+    await manager.consumer_create("S", consumer)
+    async for message in pull(manager, "S", "D", {"batch": 2, "no_wait": True}):
+        await acknowledge(manager, message, TERM)
+    letters = await letters_of(manager, 4)
+    report = await replay(manager, letters)
+    assert (report.replayed, await read_letters(manager)) == (2, [])
 
 
 @pytest.mark.both
-async def test_a_refused_message_stays_and_the_others_go(server: Any) -> None:
-    async with await connected(server.url) as connection:
-        manager = Manager(connection)
-        await failing(manager, 3, retention="workqueue")
-        letters = await letters_of(manager, 3)
-        small = {"name": "Q", "subjects": ["q"], "storage": "memory", "max_msgs": 2, "discard": "new"}
-        await manager.stream_create(small)
-        report = await replay(manager, letters, ReplayOptions(to="q", rate=1000))
-        assert (report.replayed, report.removed, len(report.skipped)) == (2, 2, 1)
-        (left,) = await read_letters(manager)
-        assert left.seq == report.skipped[0].seq
-        assert len(await bodies(manager)) == 1
+async def test_a_refused_message_stays_and_the_others_go(manager: Manager) -> None:
+    await failing(manager, 3, retention="workqueue")
+    letters = await letters_of(manager, 3)
+    small = {"name": "Q", "subjects": ["q"], "storage": "memory", "max_msgs": 2, "discard": "new"}
+    await manager.stream_create(small)
+    report = await replay(manager, letters, ReplayOptions(to="q", rate=1000))
+    assert (report.replayed, report.removed, len(report.skipped)) == (2, 2, 1)
+    (left,) = await read_letters(manager)
+    assert left.seq == report.skipped[0].seq
+    assert len(await bodies(manager)) == 1
 
 
 @pytest.mark.both
-async def test_a_stream_made_again_does_not_lend_its_messages(server: Any) -> None:
-    async with await connected(server.url) as connection:
-        manager = Manager(connection)
-        await failing(manager, 1)
-        letters = await letters_of(manager, 1)
-        await manager.stream_delete("S")
-        assert (await replay(manager, letters)).missing == 1
-        await manager.stream_create({"name": "S", "subjects": ["s.>"], "storage": "memory"})
-        await publish(manager, "s.0", b"another one")
-        assert (await replay(manager, letters)).missing == 1
-        assert await bodies(manager) == [b"another one"]
+async def test_a_stream_made_again_does_not_lend_its_messages(manager: Manager) -> None:
+    await failing(manager, 1)
+    letters = await letters_of(manager, 1)
+    await manager.stream_delete("S")
+    assert (await replay(manager, letters)).missing == 1
+    await manager.stream_create({"name": "S", "subjects": ["s.>"], "storage": "memory"})
+    await publish(manager, "s.0", b"another one")
+    assert (await replay(manager, letters)).missing == 1
+    assert await bodies(manager) == [b"another one"]
 
 
 ACTING = [
@@ -361,12 +345,11 @@ async def test_each_command_needs_no_more_than_the_page_says(kind: Kind, tmp_pat
     results = {}
 
     async def run(url: str, name: str) -> None:
-        async with await connected(url, user=name, password="p") as connection:
-            results[name] = await act(Manager(connection), name)
+        async with managing(url, user=name, password="p") as manager:
+            results[name] = await act(manager, name)
 
     with ServerProcess(tmp_path / "server", kind, "-c", str(config)) as server:
-        async with await connected(server.url, user="all", password="p") as connection:
-            manager = Manager(connection)
+        async with managing(server.url, user="all", password="p") as manager:
             await manager.stream_create(
                 {"name": "S", "subjects": ["s.>"], "retention": "workqueue", "allow_direct": True}
             )

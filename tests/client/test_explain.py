@@ -21,7 +21,7 @@ from natsctl.client.explain.subject import explain_subject
 from natsctl.client.manager import Manager
 from natsctl.client.messaging.consumers import PullOptions, pull, take
 from natsctl.testing.process import Kind, ServerProcess
-from tests.client.conftest import connected
+from tests.support.servers import managing
 
 HOUR_NS = 3_600 * 10**9
 
@@ -390,33 +390,27 @@ SITUATIONS: dict[str, Situation] = {
 
 @pytest.mark.both
 @pytest.mark.parametrize("name", SITUATIONS)
-async def test_the_verdict_names_the_cause(server: Any, name: str) -> None:
+async def test_the_verdict_names_the_cause(manager: Manager, name: str) -> None:
     planted = SITUATIONS[name]
     kind, *target = planted.target.split()
-    async with await connected(server.url) as connection:
-        manager = Manager(connection)
-        for planting in planted.steps:
-            await planting(manager)
-        before = await states(manager)
-        explanation = await EXPLAINERS[kind](manager, *target)
-        assert planted.verdict in explanation.verdict
-        assert bool(explanation.causes) is not planted.healthy
-        assert planted.moving or await states(manager) == before
+    for planting in planted.steps:
+        await planting(manager)
+    before = await states(manager)
+    explanation = await EXPLAINERS[kind](manager, *target)
+    assert planted.verdict in explanation.verdict
+    assert bool(explanation.causes) is not planted.healthy
+    assert planted.moving or await states(manager) == before
 
 
 @pytest.mark.both
-async def test_each_consumer_has_its_view_of_a_message(server: Any) -> None:
-    async with await connected(server.url) as connection:
-        manager = Manager(connection)
-        await stream(3)(manager)
-        for name, subject in (("C", "s.a"), ("OTHER", "s.b"), ("LATER", "s.>")):
-            await manager.consumer_create(
-                "S", {"durable_name": name, "ack_policy": "explicit", "filter_subject": subject}
-            )
-        await fetch(2, ack=True)(manager)
-        explanation: MessageExplanation = await explain_message(manager, "S", 2)
-        views = {view.consumer: view.state for view in explanation.consumers}
-        assert views == {"C": "settled", "OTHER": "filtered out", "LATER": "not reached"}
+async def test_each_consumer_has_its_view_of_a_message(manager: Manager) -> None:
+    await stream(3)(manager)
+    for name, subject in (("C", "s.a"), ("OTHER", "s.b"), ("LATER", "s.>")):
+        await manager.consumer_create("S", {"durable_name": name, "ack_policy": "explicit", "filter_subject": subject})
+    await fetch(2, ack=True)(manager)
+    explanation: MessageExplanation = await explain_message(manager, "S", 2)
+    views = {view.consumer: view.state for view in explanation.consumers}
+    assert views == {"C": "settled", "OTHER": "filtered out", "LATER": "not reached"}
 
 
 PERMITTED = {
@@ -445,23 +439,22 @@ async def test_an_explanation_needs_no_more_than_the_page_says_and_names_what_it
     }
     config.write_text(json.dumps({"listen": "127.0.0.1:-1", "jetstream": {}, "accounts": accounts}))
     with ServerProcess(tmp_path / "server", kind, "-c", str(config)) as server:
-        async with await connected(server.url, user="all", password="p") as connection:
-            await stream(1)(manager := Manager(connection))
+        async with managing(server.url, user="all", password="p") as manager:
+            await stream(1)(manager)
             await consumer(filter_subject="s.b")(manager)
         verdicts, unknown = {}, {}
         targets = {"consumer": "S C", "stream": "S", "message": "S 1", "subject": "s.a", "publisher": "s.a"}
         for name, target in targets.items():
-            async with await connected(server.url, user=name, password="p") as connection:
-                explain = EXPLAINERS.get(name, explain_subject)
-                explanation = await explain(Manager(connection), *target.split())
+            async with managing(server.url, user=name, password="p") as manager:
+                explanation = await EXPLAINERS.get(name, explain_subject)(manager, *target.split())
             verdicts[name] = explanation.verdict
             unknown[name] = [line for line in explanation.unknown if "not authorised" in line]
-        async with await connected(server.url, user="none", password="p") as connection:
-            assert (await explain_stream(Manager(connection), "T")).verdict == "stream T does not exist"
-        async with await connected(server.url, user="bare", password="p") as connection:
-            assert "no stream stores" in (await explain_subject(Manager(connection), "s.a")).verdict
+        async with managing(server.url, user="none", password="p") as manager:
+            assert (await explain_stream(manager, "T")).verdict == "stream T does not exist"
+        async with managing(server.url, user="bare", password="p") as manager:
+            assert "no stream stores" in (await explain_subject(manager, "s.a")).verdict
             with pytest.raises(ApiResponseError, match="not enabled"):
-                await explain_stream(Manager(connection), "S")
+                await explain_stream(manager, "S")
     assert verdicts == {
         "consumer": "the consumer has delivered everything that it selects",
         "stream": "the stream accepts messages and keeps them",

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -13,7 +12,6 @@ from natsctl.api.errors import ApiResponseError
 from natsctl.client.manager import Manager
 from natsctl.client.messaging import consumers, messages
 from natsctl.client.messaging.consumers import OrderedReader
-from tests.client.conftest import connected
 
 
 @pytest.fixture(autouse=True)
@@ -23,14 +21,12 @@ def soon_missed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(consumers, "MISSED_S", 0.3)
 
 
-@asynccontextmanager
-async def filled(server: Any) -> AsyncIterator[Manager]:
+@pytest.fixture
+async def filled(manager: Manager) -> Manager:
     """A stream with the bodies 1 to 5."""
-    async with await connected(server.url) as connection:
-        manager = Manager(connection)
-        await manager.stream_create({"name": "S", "subjects": ["s.*"], "storage": "memory"})
-        await publish(manager, 1, 5)
-        yield manager
+    await manager.stream_create({"name": "S", "subjects": ["s.*"], "storage": "memory"})
+    await publish(manager, 1, 5)
+    return manager
 
 
 async def publish(manager: Manager, first: int, last: int) -> None:
@@ -62,23 +58,23 @@ async def began_anew(manager: Manager, consumer: str) -> None:
 @pytest.mark.both
 @pytest.mark.parametrize("happens", (removed, began_anew))
 async def test_reading_goes_on_behind_the_last_message(
-    server: Any, happens: Callable[[Manager, str], Awaitable[None]]
+    filled: Manager, happens: Callable[[Manager, str], Awaitable[None]]
 ) -> None:
-    async with filled(server) as manager, OrderedReader(manager, "S", "s.*") as reader:
+    async with OrderedReader(filled, "S", "s.*") as reader:
         assert await bodies(reader, 5) == [1, 2, 3, 4, 5]
-        (consumer,) = await manager.consumer_names("S")
-        await happens(manager, consumer)
-        await publish(manager, 6, 8)
+        (consumer,) = await filled.consumer_names("S")
+        await happens(filled, consumer)
+        await publish(filled, 6, 8)
         assert await bodies(reader, 3) == [6, 7, 8]
-        assert len(await manager.consumer_names("S")) == 1
+        assert len(await filled.consumer_names("S")) == 1
 
 
 @pytest.mark.both
 async def test_a_message_that_is_missing_is_read_again_with_those_behind_it(
-    server: Any, monkeypatch: pytest.MonkeyPatch
+    filled: Manager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(consumers, "MISSED_S", 60.0)  # only what is missing may have the consumer made anew
-    async with filled(server) as manager, OrderedReader(manager, "S", "s.*") as reader:
+    async with OrderedReader(filled, "S", "s.*") as reader:
         assert reader._subscription is not None
         whole, lost = reader._subscription.next, []
 
@@ -95,9 +91,9 @@ async def test_a_message_that_is_missing_is_read_again_with_those_behind_it(
 
 
 @pytest.mark.both
-async def test_a_stream_that_is_removed_ends_the_reading(server: Any) -> None:
-    async with filled(server) as manager, OrderedReader(manager, "S", "s.*") as reader:
+async def test_a_stream_that_is_removed_ends_the_reading(filled: Manager) -> None:
+    async with OrderedReader(filled, "S", "s.*") as reader:
         assert await bodies(reader, 5) == [1, 2, 3, 4, 5]
-        await manager.stream_delete("S")
+        await filled.stream_delete("S")
         with pytest.raises(ApiResponseError, match="stream not found"):
             await bodies(reader, 1)

@@ -10,30 +10,26 @@ from typing import Any, TypeVar
 
 import pytest
 
-from natsctl.client.dial import connect
 from natsctl.client.manager import Manager
-from natsctl.client.servers import resolve
-from natsctl.client.settings import Settings
 from natsctl.desired.assets import DocumentSet
 from natsctl.desired.plan import Plan
 from natsctl.desired.planner import DEFAULT, PlanOptions, plan_for
 from natsctl.testing.process import Kind, ServerProcess
 from tests.desired.sets import SECOND, actions, documents, key_of, paths
 from tests.support.random_programs import Maker
+from tests.support.servers import managing
 
 T = TypeVar("T")
 Config = dict[str, Any]
 HOUR = 3600 * SECOND
-PATIENCE_S = 30.0
 CAPS = "jetstream { limits { duplicate_window: 30s, max_request_batch: 256, max_ack_pending: 300 } }"
 KINDS = ["natsctl", "reference"]
 
 
 def on_server(url: str, work: Callable[[Manager], Awaitable[T]]) -> T:
     async def run() -> T:
-        target = resolve(Settings(url=url, timeout_s=PATIENCE_S), {"HOME": "/nowhere"})
-        async with await connect(target, name="plan") as connection:
-            return await work(Manager(connection))
+        async with managing(url) as manager:
+            return await work(manager)
 
     return asyncio.run(run())
 

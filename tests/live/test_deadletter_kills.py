@@ -17,12 +17,10 @@ from typing import Any, NamedTuple
 import pytest
 
 from natsctl.client.deadletters.letters import LetterFilter, read_letters
-from natsctl.client.manager import Manager
 from natsctl.client.messaging.consumers import pull
 from natsctl.client.messaging.feed import Start, feed_of_stream
 from natsctl.testing.process import ServerProcess
-from tests.client.conftest import connected
-from tests.support.servers import Cluster
+from tests.support.servers import Cluster, managing
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
 
@@ -86,12 +84,13 @@ def document(replicas: int) -> dict[str, Any]:
 
 async def fail(url: str) -> None:
     """Publish messages that each consumer gives up."""
-    async with await connected(url) as connection:
-        manager = Manager(connection)
+    async with managing(url) as manager:
         for name in STREAMS:
             for number in range(MESSAGES):
-                await connection.publish(f"{name}.{number % 7}", b"%d" % number, headers={"Nats-Msg-Id": f"{number}"})
-            await connection.flush(WITHIN_S)
+                await manager.connection.publish(
+                    f"{name}.{number % 7}", b"%d" % number, headers={"Nats-Msg-Id": f"{number}"}
+                )
+            await manager.connection.flush(WITHIN_S)
             async for _ in pull(manager, name, "C", {"batch": MESSAGES, "expires": 20 * 10**9}):
                 pass
         until_s = time.monotonic() + WITHIN_S
@@ -105,8 +104,7 @@ async def fail(url: str) -> None:
 
 async def contents(url: str, stream: str) -> list[tuple[bytes, str]]:
     """Return the bodies of a stream, each with the sequence of its original, "" for originals."""
-    async with await connected(url) as connection:
-        manager = Manager(connection)
+    async with managing(url) as manager:
         stored = []
         async with await feed_of_stream(manager, stream, [">"], Start(), direct=True, to_end=True) as feed:
             while (message := feed.now() or await feed.next()) is not None:

@@ -10,13 +10,11 @@ import pytest
 from natsctl.client.backup.restore import restore_stream
 from natsctl.client.backup.save import SaveOptions, save_stream
 from natsctl.client.backup.transfer import RetryingManager
-from natsctl.client.dial import connect
 from natsctl.client.manager import Manager
 from natsctl.client.messaging import messages
 from natsctl.client.messaging.consumers import pull
-from natsctl.client.servers import resolve
-from natsctl.client.settings import Settings
 from natsctl.testing.process import Kind, ServerProcess
+from tests.support.servers import managing
 
 STREAM = {"name": "S", "subjects": ["s.*"], "storage": "file", "metadata": {"kept": "<yes>"}}
 COUNTS = ("delivered", "ack_floor", "num_ack_pending", "num_redelivered", "num_pending")
@@ -62,9 +60,7 @@ async def test_a_stream_moves_between_servers(tmp_path: Path, kinds: tuple[Kind,
     for kind in kinds:
         flags = ("--archive_version", version) if kind == "natsctl" else ()
         with ServerProcess(tmp_path / kind, kind, *flags) as server:
-            target = resolve(Settings(url=server.url), {"HOME": "/nowhere"})
-            async with await connect(target, name="test") as connection:
-                manager = Manager(connection)
+            async with managing(server.url) as manager:
                 if held:
                     await restore_stream(RetryingManager(manager), tmp_path / "s.tgz")
                 else:

@@ -10,9 +10,9 @@ import asyncio
 import contextlib
 import random
 import socket
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -100,14 +100,21 @@ def _member(folder: Path, name: str, route: str, routes: list[str], text: str) -
     return ServerProcess(folder, "reference", "-c", str(config))
 
 
-async def _clear(url: str) -> None:
-    async with await connect(resolve(Settings(url=url), {"HOME": "/nowhere"}), name="clear") as connection:
-        manager = Manager(connection)
-        await asyncio.gather(*[manager.stream_delete(name) for name in await manager.stream_names()])
-
-
 PATIENCE_S: Final = 30.0
 """Time limit of answers, on a machine that may stand still for seconds."""
+
+
+@contextlib.asynccontextmanager
+async def managing(url: str, **settings: Any) -> AsyncIterator[Manager]:
+    """Yield a manager of the account that the URL and the settings lead to."""
+    target = resolve(Settings(url=url, timeout_s=PATIENCE_S, **settings), {"HOME": "/nowhere"})
+    async with await connect(target, name="test") as connection:
+        yield Manager(connection)
+
+
+async def _clear(url: str) -> None:
+    async with managing(url) as manager:
+        await asyncio.gather(*[manager.stream_delete(name) for name in await manager.stream_names()])
 
 
 @pytest.fixture(scope="session")
@@ -133,8 +140,12 @@ def server(
 
 async def _remove_streams(server: ServerProcess) -> None:
     server.await_removals()
-    target = resolve(Settings(url=server.url, timeout_s=PATIENCE_S), {"HOME": "/nowhere"})
-    async with await connect(target, name="clear") as connection:
-        manager = Manager(connection)
-        await asyncio.gather(*[manager.stream_delete(name) for name in await manager.stream_names()])
+    await _clear(server.url)
     server.await_removals()
+
+
+@pytest.fixture
+async def manager(server: ServerProcess) -> AsyncIterator[Manager]:
+    """A manager of the server's account."""
+    async with managing(server.url) as manager:
+        yield manager

@@ -9,11 +9,8 @@ from textual.widgets import Input
 
 from natsctl.cli.browse.message_pages import MessagePages, MessageQuery
 from natsctl.cli.browse.row_list import RowList
-from natsctl.client.dial import connect
-from natsctl.client.manager import Manager
-from natsctl.client.servers import resolve
-from natsctl.client.settings import Settings
 from tests.cli.browse.conftest import Browse, Browsing
+from tests.support.servers import managing
 
 
 def shown(browsing: Browsing) -> list[int]:
@@ -91,8 +88,7 @@ async def test_new_messages_are_followed(browse: Browse, shop: str) -> None:
 
 async def test_pages_are_the_same_with_and_without_direct_gets(shop: str) -> None:
     """Backwards too, through gaps and with filters on the server and here."""
-    async with await connect(resolve(Settings(url=shop), {}), name="pages") as connection:
-        manager = Manager(connection)
+    async with managing(shop) as manager:
         for seq in (5, 6, 7, 40, 119, 120):
             await manager.message_delete("ORDERS", seq)
         left = [seq for seq in range(1, 119) if seq not in (5, 6, 7, 40)]

@@ -15,6 +15,7 @@ from natsctl.client.manager import Manager
 from natsctl.client.servers import resolve
 from natsctl.client.settings import Settings
 from natsctl.testing.process import ServerProcess
+from tests.support.servers import managing
 
 API = "$JS.API."
 _READING = ("INFO", "NAMES", "LIST", "MSG.GET")
@@ -73,8 +74,8 @@ def manage(shared_server: ServerProcess) -> Callable[[Callable[[Manager], Any]],
     """Asks the server something in place of a command: `manage(lambda manager: manager.stream_info("A"))`."""
 
     async def ask(work: Callable[[Manager], Any]) -> Any:
-        async with await connect(resolve(Settings(url=shared_server.url), {"HOME": "/nowhere"})) as connection:
-            return await work(Manager(connection))
+        async with managing(shared_server.url) as manager:
+            return await work(manager)
 
     return lambda work: asyncio.run(ask(work))
 

@@ -8,12 +8,10 @@ from typing import Any
 
 import pytest
 
-from natsctl.client.dial import connect
 from natsctl.client.manager import Manager
-from natsctl.client.servers import resolve
-from natsctl.client.settings import Settings
 from natsctl.testing.process import ServerProcess
 from tests.support import patient_client
+from tests.support.servers import managing
 
 Clients = Callable[..., AbstractAsyncContextManager[tuple[Manager, Any]]]
 
@@ -36,11 +34,10 @@ def clients(process: ServerProcess) -> Clients:
     @asynccontextmanager
     async def opened(**settings: str) -> AsyncIterator[tuple[Manager, Any]]:
         theirs = await patient_client.connect(process.url)
-        target = resolve(Settings(url=process.url, **settings), {"HOME": "/nowhere"})
         js = theirs.jetstream()
         try:
-            async with await connect(target, name="test") as ours:
-                yield Manager(ours), js
+            async with managing(process.url, **settings) as ours:
+                yield ours, js
         finally:
             process.await_removals()
             for stream in await js.streams_info():

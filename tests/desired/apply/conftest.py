@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 import pytest
 
 from natsctl.api.catalogue import error
 from natsctl.api.errors import ApiResponseError
-from natsctl.client.dial import connect
-from natsctl.client.manager import Manager
 from natsctl.client.requests import Answer
-from natsctl.client.servers import resolve
-from natsctl.client.settings import Settings
-from tests.support.servers import PATIENCE_S, server, started
+from tests.support.servers import manager, server, started
 
-__all__ = ["server", "started"]
+__all__ = ["manager", "server", "started"]
 
 Config = dict[str, Any]
 
@@ -103,16 +97,3 @@ class FakeAccount:
 def fake() -> type[FakeAccount]:
     """What an account in memory is made of: `fake(*streams)`."""
     return FakeAccount
-
-
-@asynccontextmanager
-async def _connected(url: str) -> AsyncIterator[Manager]:
-    target = resolve(Settings(url=url, timeout_s=PATIENCE_S), {"HOME": "/nowhere"})
-    async with await connect(target, name="test") as connection:
-        yield Manager(connection)
-
-
-@pytest.fixture
-def connected() -> Callable[[str], AbstractAsyncContextManager[Manager]]:
-    """Connects to a server: `async with connected(url) as manager`."""
-    return _connected

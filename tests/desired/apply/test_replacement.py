@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import tempfile
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +28,7 @@ from natsctl.desired.apply.replacement import Replacement
 from natsctl.desired.assets import without_server_made
 from natsctl.desired.plan import Action, Change, Plan
 from natsctl.testing.process import ServerProcess
+from tests.support.servers import managing
 
 pytestmark = pytest.mark.both
 
@@ -47,17 +46,14 @@ def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-async def manager(
-    server: ServerProcess, connected: Callable[[str], AbstractAsyncContextManager[Manager]]
-) -> AsyncIterator[Manager]:
-    """A connection to a server with ORDERS: `COUNT` messages, of which the consumer NEW has acknowledged `ACKED`."""
-    async with connected(server.url) as manager:
-        await manager.stream_create(LIVE)
-        await asyncio.gather(*(messages.publish(manager, "ORDERS.new", b"%d" % n) for n in range(COUNT)))
-        await manager.consumer_create("ORDERS", {"durable_name": "NEW", "ack_policy": "explicit"})
-        async for message in pull(manager, "ORDERS", "NEW", {"batch": ACKED, "expires": 30_000_000_000}):
-            await manager.connection.request(message.reply, b"+ACK")
-        yield manager
+async def manager(manager: Manager) -> Manager:
+    """A manager of a server with ORDERS: `COUNT` messages, of which the consumer NEW has acknowledged `ACKED`."""
+    await manager.stream_create(LIVE)
+    await asyncio.gather(*(messages.publish(manager, "ORDERS.new", b"%d" % n) for n in range(COUNT)))
+    await manager.consumer_create("ORDERS", {"durable_name": "NEW", "ack_policy": "explicit"})
+    async for message in pull(manager, "ORDERS", "NEW", {"batch": ACKED, "expires": 30_000_000_000}):
+        await manager.connection.request(message.reply, b"+ACK")
+    return manager
 
 
 async def replacement_plan(manager: Manager, config: dict[str, Any] = WANTED) -> Plan:
@@ -123,18 +119,14 @@ class Dying:
 @pytest.mark.parametrize("step", [4, pytest.param(1, marks=pytest.mark.fuzz)])
 @pytest.mark.parametrize("heard", [True, False], ids=["before", "after"])
 async def test_killed_at_any_request_the_next_run_finishes_it_from_any_machine(
-    server: ServerProcess,
-    connected: Callable[[str], AbstractAsyncContextManager[Manager]],
-    manager: Manager,
-    heard: bool,
-    step: int,
+    server: ServerProcess, manager: Manager, heard: bool, step: int
 ) -> None:
     storages, runs = ("file", "memory"), 0
     for at in range(1, MAX_REQUESTS, step):
         has = (await manager.stream_info("ORDERS")).raw["config"]["storage"]
         config = {**WANTED, "storage": storages[has == "file"]}
         plan = await replacement_plan(manager, config)
-        async with connected(server.url) as doomed:
+        async with managing(server.url) as doomed:
             with Dying(at, heard) as dying, contextlib.suppress(Killed):
                 await Replacement(RetryingManager(doomed), Path()).replace(plan.changes[0], (await info(doomed)))
         runs += dying.sent >= at
