@@ -1,7 +1,5 @@
 """Commands run in this process, as a script runs them: no terminal, output in pipes, one server for the whole run."""
 
-from __future__ import annotations
-
 import functools
 import io
 import json

@@ -1,7 +1,5 @@
 """`natsctl batch`: command lines of a file or of stdin, in one process and on one connection."""
 
-from __future__ import annotations
-
 import io
 import json
 import signal

@@ -1,7 +1,5 @@
 """Commands on a cluster of three: every one of `server`, `cluster` and `report`, and data in three copies."""
 
-from __future__ import annotations
-
 import json
 import socket
 import time

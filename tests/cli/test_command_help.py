@@ -1,7 +1,5 @@
 """Help pages and error texts: whole sentences, defaults, examples, and what to do next."""
 
-from __future__ import annotations
-
 import io
 import shlex
 import subprocess

@@ -1,7 +1,5 @@
 """Servers as users name them, with logins in the URL, and commands that outlive their server."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import functools

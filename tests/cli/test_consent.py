@@ -4,8 +4,6 @@ Each command of the tables of nouns and verbs has a line in consent.txt; a new o
 fails the first test.
 """
 
-from __future__ import annotations
-
 import io
 import os
 import shlex

@@ -1,7 +1,5 @@
 """The command line's core: commands, global options, exit codes, streams, signals, and the session of a command."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Values of command lines: sorted without Typer, and as Typer sorts them."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

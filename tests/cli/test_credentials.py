@@ -1,7 +1,5 @@
 """Commands that prove who they are: creds files, nkeys, JWTs with seeds and bearers."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path

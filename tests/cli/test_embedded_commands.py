@@ -1,7 +1,5 @@
 """Commands that were told of no server: they share the embedded one on the user's data folder, whatever happens."""
 
-from __future__ import annotations
-
 import json
 import os
 import shlex

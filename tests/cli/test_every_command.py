@@ -1,7 +1,5 @@
 """Every command there is, from the tables of nouns and verbs: what must hold whatever the command does."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

@@ -1,7 +1,5 @@
 """Flags that set fields: the tables, what they send, and whether the server took it."""
 
-from __future__ import annotations
-
 import json
 import typing
 from collections.abc import Mapping

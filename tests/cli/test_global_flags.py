@@ -1,7 +1,5 @@
 """Flags of every command: what each of them does to a command that is run."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Commands where nothing is as it should be: streams, pipes, widths and bytes, and servers that lie."""
 
-from __future__ import annotations
-
 import base64
 import json
 import os

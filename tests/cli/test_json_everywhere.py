@@ -1,7 +1,5 @@
 """Every command with -j: a JSON document on stdout, or one on each line; a failure is one JSON object on stderr."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import shutil

@@ -1,7 +1,5 @@
 """Every command that reads what a server sends, on servers whose answers are not what they should be."""
 
-from __future__ import annotations
-
 import json
 import socket
 import threading

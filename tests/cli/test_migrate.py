@@ -1,7 +1,5 @@
 """`natsctl migrate` between two servers: everything arrives, a killed run is continued, a failed one is taken back."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

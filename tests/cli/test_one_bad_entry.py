@@ -1,7 +1,5 @@
 """Lists with one entry that cannot be read: the others are shown, it is reported, and the exit status is 1."""
 
-from __future__ import annotations
-
 import json
 import socket
 import threading

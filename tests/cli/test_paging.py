@@ -1,7 +1,5 @@
 """Names are printed page by page: the first are there while the second page is held back."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import sys

@@ -1,7 +1,5 @@
 """Programs named natsctl-NAME are commands."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

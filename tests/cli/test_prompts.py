@@ -1,7 +1,5 @@
 """Commands as a person runs them: at a pseudo-terminal, with questions, lists, confirmations and bars."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import sys

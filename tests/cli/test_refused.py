@@ -1,7 +1,5 @@
 """What the server refuses is told at once, with the subject, by every command that publishes."""
 
-from __future__ import annotations
-
 import shlex
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Values, pages, tables, messages, progress and plots as people read them; text that must not drive the terminal."""
 
-from __future__ import annotations
-
 import io
 import json
 import re

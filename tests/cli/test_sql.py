@@ -1,7 +1,5 @@
 """`natsctl sql` where the server knows the answer: no Spark is started, and the answer is right on both servers."""
 
-from __future__ import annotations
-
 import sys
 from types import SimpleNamespace
 from typing import Any

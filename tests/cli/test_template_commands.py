@@ -1,7 +1,5 @@
 """Template commands as a script runs them: what the specification shows, exit codes, `-j`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

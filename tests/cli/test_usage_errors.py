@@ -1,7 +1,5 @@
 """Lines that cannot be meant: each ends with 2, names what is missing or wrong, prints nothing and changes nothing."""
 
-from __future__ import annotations
-
 import shlex
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """One server of each kind for all tests of the client; one of a few lines that refuses, stays silent or hangs up."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import AsyncIterator

@@ -1,7 +1,5 @@
 """Backups of whole accounts, side by side with nothing left behind, and of configurations in the layout of 2020."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import hashlib

@@ -1,7 +1,5 @@
 """Transfers whose connection breaks: begun again on another one, and nothing left behind when that does not help."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os

@@ -1,7 +1,5 @@
 """Backups on disk: written whole or not at all, read in every form, never trusted, and in the server's format."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

@@ -1,7 +1,5 @@
 """Snapshot and restore over the wire, on live servers."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 from pathlib import Path

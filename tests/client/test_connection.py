@@ -1,7 +1,5 @@
 """The connection: failures told by who must act, nothing waited for in vain."""
 
-from __future__ import annotations
-
 import asyncio
 import io
 from typing import Any

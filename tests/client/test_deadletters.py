@@ -1,7 +1,5 @@
 """Dead letters on both servers: kept, listed, copied, replayed once and discarded."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import time

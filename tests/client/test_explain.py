@@ -1,7 +1,5 @@
 """Planted situations: the first line of an explanation names the cause, on both servers."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import time

@@ -1,7 +1,5 @@
 """Expressions over documents compute a value and do nothing else."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

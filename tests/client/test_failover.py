@@ -1,7 +1,5 @@
 """Several servers were named, and the one that is connected to dies: what goes on with another, and what may not."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import AsyncIterator
 from typing import Any

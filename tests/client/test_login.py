@@ -1,7 +1,5 @@
 """Settings of flags, environment and contexts, secrets, and logins."""
 
-from __future__ import annotations
-
 import base64
 import shutil
 import subprocess

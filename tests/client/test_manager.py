@@ -1,7 +1,5 @@
 """The typed API on live servers."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

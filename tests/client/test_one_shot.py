@@ -1,7 +1,5 @@
 """Requests on one plain socket: the same results as over nats-py, and nothing that nats-py should word."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import socket

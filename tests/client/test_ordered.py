@@ -1,7 +1,5 @@
 """An ordered reader goes on where it was, whatever becomes of its consumer."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any

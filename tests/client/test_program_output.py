@@ -1,7 +1,5 @@
 """The programs that answer requests and make messages: their input and their output."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

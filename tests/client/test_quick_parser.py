@@ -1,7 +1,5 @@
 """Messages are cut out of what arrives however it is split; everything else reaches nats-py."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 from typing import Any

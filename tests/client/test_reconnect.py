@@ -1,7 +1,5 @@
 """A connection that is patient is opened again, whatever the number of servers; errors say what each server did."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from typing import Any

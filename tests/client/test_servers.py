@@ -1,7 +1,5 @@
 """Which server a command talks to, and natscli's own context files, read in place."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

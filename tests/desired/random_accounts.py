@@ -3,8 +3,6 @@
 Features are drawn one by one, and each is kept if the rules of servers still accept the whole.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Document sets and accounts for tests of plans, in few words."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

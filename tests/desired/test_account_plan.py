@@ -1,7 +1,5 @@
 """Plans on live servers: what was made from documents is as described, and each field changed by hand is named."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Awaitable, Callable

@@ -1,7 +1,5 @@
 """Differences by what fields mean."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

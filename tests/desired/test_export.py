@@ -1,7 +1,5 @@
 """Accounts as documents: what is written is read again as the same account, and nothing else is written."""
 
-from __future__ import annotations
-
 import json
 import tempfile
 from dataclasses import replace

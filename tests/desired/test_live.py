@@ -1,7 +1,5 @@
 """The account as it is read for a plan, while a cluster elects leaders."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

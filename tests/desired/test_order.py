@@ -1,7 +1,5 @@
 """Orders that can be done: what must come first does, what may not be is dropped, circles are told."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

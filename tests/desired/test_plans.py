@@ -3,8 +3,6 @@
 Where plans are meant to change, `python -m tests.desired.test_plans` writes them anew: read what differs.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

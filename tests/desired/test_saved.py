@@ -1,7 +1,5 @@
 """A plan as a file: read back as it was, refused when it was touched, held against the account before it is done."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Configurations as servers keep them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

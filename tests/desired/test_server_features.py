@@ -1,7 +1,5 @@
 """What servers are too old for is refused before it is sent."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Every path, module, decision and anchor that code and documents name exists in the repository."""
 
-from __future__ import annotations
-
 import functools
 import os
 import re

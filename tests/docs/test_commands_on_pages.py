@@ -1,7 +1,5 @@
 """Every command line on a page names commands and flags that exist."""
 
-from __future__ import annotations
-
 import ast
 import re
 import shlex

@@ -3,8 +3,6 @@
 The shell has a loopback interface of its own if the system allows that, so that port 4222 is free.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """The page on growing beyond one machine is followed: from one server to three, and through the loss of one."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

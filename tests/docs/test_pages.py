@@ -1,7 +1,5 @@
 """How-to pages are run: their commands, the files that they show, and what is printed."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import subprocess

@@ -1,7 +1,5 @@
 """A release: its version, the changelog, the names that documents install, and the workflows that build it."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

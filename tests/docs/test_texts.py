@@ -1,7 +1,5 @@
 """Pages that repeat what the code has: messages, packages, terms, error numbers, the picture of a terminal, objects."""
 
-from __future__ import annotations
-
 import importlib
 import re
 from collections import Counter

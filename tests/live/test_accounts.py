@@ -1,7 +1,5 @@
 """JetStream of one account used from another: nats.py with an API prefix, mirrors and sources, on both servers."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 

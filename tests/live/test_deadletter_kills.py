@@ -1,7 +1,5 @@
 """Dead letters survive kills: copies are made and messages replayed once, on one server and on a cluster of three."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,7 +1,5 @@
 """kill -9, Ctrl-C and lost connections in the middle of an apply; and two applies at once. On both servers."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -4,8 +4,6 @@ Random valid accounts are made by plain requests, then carried through the three
 configurations as the server says them, without what it or natsctl writes into metadata.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import io

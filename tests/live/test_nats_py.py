@@ -1,7 +1,5 @@
 """nats.py, unmodified, against `natsctl server run`, and in the tier `reference` against nats-server."""
 
-from __future__ import annotations
-
 import asyncio
 import io
 from collections.abc import AsyncIterator, Iterator

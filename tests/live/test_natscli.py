@@ -8,8 +8,6 @@ compared: `same` after times, durations, ids and sizes are masked, `digits` with
 all (each must match by itself). Rows of a group share their streams and run in order.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

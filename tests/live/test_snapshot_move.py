@@ -1,7 +1,5 @@
 """Streams move between natsctl's server and the reference, in both directions, through real connections."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -4,8 +4,6 @@ A baseline names every test with its outcome on the reference; a test that passe
 reason behind a `#`.
 """
 
-from __future__ import annotations
-
 import argparse
 import shutil
 import subprocess

@@ -9,8 +9,6 @@ reason behind a `#`. A test that fails is run once more. Each has a network of i
 because the tests use fixed ports; elsewhere they run one after the other.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

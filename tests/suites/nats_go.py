@@ -9,8 +9,6 @@ nats-server only. `nats_go.txt` names every test with its outcome on nats-server
 pass here has its reason behind a `#`. A test that fails is run once more, so that a busy machine does not decide.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

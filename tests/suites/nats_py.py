@@ -9,8 +9,6 @@ a busy machine does not decide. Each group runs with a network of its own where 
 tests use fixed ports.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -12,8 +12,6 @@ Each has a network of its own where the system allows it, because their clusters
 after the other.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

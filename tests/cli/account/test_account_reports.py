@@ -1,7 +1,5 @@
 """`account info`, `report` and `tls`: what a user of an account can see."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """Commands of `natsctl auth` in process, with a store of their own."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

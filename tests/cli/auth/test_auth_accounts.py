@@ -1,7 +1,5 @@
 """`natsctl auth account` changes JWTs in the store, as the nats tool reads them."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

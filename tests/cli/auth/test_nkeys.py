@@ -1,7 +1,5 @@
 """`natsctl auth nkey`, `nuid` and `jwt decode`: keys in files, signatures, sealed files, and every kind of JWT."""
 
-from __future__ import annotations
-
 import json
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`natsctl auth operator` and `user`: what is made, changed, selected, saved and restored, here and by nats."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

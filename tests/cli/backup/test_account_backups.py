@@ -1,7 +1,5 @@
 """`backup`, `restore` and those of an account: every stream in order, configuration files, what fails."""
 
-from __future__ import annotations
-
 import base64
 import json
 import re

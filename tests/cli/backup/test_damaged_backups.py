@@ -1,7 +1,5 @@
 """Damaged backups of every form: truncated, with flipped bits, with bytes appended, and how commands end on them."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

@@ -1,7 +1,5 @@
 """`backup edit --obfuscate` and `backup lookup`: hashes, key files, and what of a backup stays."""
 
-from __future__ import annotations
-
 import base64
 import json
 import stat

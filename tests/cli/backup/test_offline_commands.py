@@ -5,8 +5,6 @@ from 2.15.1 (version 2 under the older name) and 0.5.1 from 2.15.2. Each ORDERS 
 consumer that has had the first two of them acknowledged.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import shlex

@@ -1,7 +1,5 @@
 """Buckets restored under another name: their keys and objects are there, or the restore is refused with the reason."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`stream backup` and `stream restore`: every form, another name, what is there already, and how they end."""
 
-from __future__ import annotations
-
 import base64
 import json
 import shutil

@@ -1,7 +1,5 @@
 """`natsctl bench`, `rtt` and `latency` as a script runs them, with few messages."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

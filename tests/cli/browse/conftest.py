@@ -1,7 +1,5 @@
 """The browser as its pilot drives it: on a server with a few assets, with a clock that the test turns."""
 
-from __future__ import annotations
-
 import html
 import os
 import re

@@ -1,7 +1,5 @@
 """What keys do: command lines of natsctl, after a question where something is lost."""
 
-from __future__ import annotations
-
 from textual.events import MouseScrollDown
 from textual.widgets import Input
 

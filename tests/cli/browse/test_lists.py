@@ -1,7 +1,5 @@
 """Lists of the browser: what needs attention, users who may not see everything, a server that starts again."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 import socket

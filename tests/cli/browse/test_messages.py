@@ -1,7 +1,5 @@
 """Messages in the browser: pages in both directions, filters, forms, new ones."""
 
-from __future__ import annotations
-
 import json
 import re
 

@@ -1,7 +1,5 @@
 """Screens of the browser, as they were looked at and found good: docs/images/browse."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.cli.browse.conftest import Browse

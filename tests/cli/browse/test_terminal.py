@@ -1,7 +1,5 @@
 """The browser at a pseudo-terminal: it leaves the terminal as it was, whatever ends it."""
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Callable

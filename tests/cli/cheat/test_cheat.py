@@ -1,7 +1,5 @@
 """Every line of every cheat runs as it stands, in its order, on a server that was empty before."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`natsctl cluster config` and `run`: files that pass their readers' checks, and nats-servers that outlive a loss."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

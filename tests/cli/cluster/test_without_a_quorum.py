@@ -1,7 +1,5 @@
 """Commands on a cluster of three of which one server is left: JetStream has no leader and cannot elect one."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Completion: what may stand in place of a word, the scripts, and the shells themselves at a pseudo-terminal."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Consumers of the stream ORDERS."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.support.commands import Run

@@ -1,7 +1,5 @@
 """Leaders of consumers: how they hand over and are spread, and on a true cluster of three nats-servers."""
 
-from __future__ import annotations
-
 import asyncio
 import functools
 from collections import Counter

@@ -1,7 +1,5 @@
 """How consumers are made, copied, changed and read, as a script does it."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

@@ -1,7 +1,5 @@
 """Questions about consumers, at a pseudo-terminal."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Callable
 from typing import Any

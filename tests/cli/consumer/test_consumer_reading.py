@@ -1,7 +1,5 @@
 """Messages read from consumers: next, fetch and sub."""
 
-from __future__ import annotations
-
 import signal
 import time
 from typing import Any

@@ -1,7 +1,5 @@
 """Pauses, resets, pins, removal, plots, lists and reports of consumers."""
 
-from __future__ import annotations
-
 import shlex
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Commands about contexts run in this process, in a home of their own; most need no server."""
 
-from __future__ import annotations
-
 import io
 import os
 import sys

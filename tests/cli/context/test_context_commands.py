@@ -1,7 +1,5 @@
 """Contexts: the files of the `nats` tool, and commands about them as a person and a script see them."""
 
-from __future__ import annotations
-
 import json
 import os
 import shlex

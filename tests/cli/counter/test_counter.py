@@ -1,7 +1,5 @@
 """`natsctl counter` as a script runs it: sums of any size, where they came from, what is not a counter."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.cli.conftest import eventually

@@ -1,7 +1,5 @@
 """`natsctl deadletter` as a script runs it; tests/client/test_deadletters.py has what is behind it."""
 
-from __future__ import annotations
-
 import base64
 
 import pytest

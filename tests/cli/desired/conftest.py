@@ -1,7 +1,5 @@
 """What tests of desired state look at: the audit advisories of a server, and documents on disk."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Callable, Iterator

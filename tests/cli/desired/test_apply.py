@@ -1,7 +1,5 @@
 """`natsctl apply` as a script and as a person run it, on both servers."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

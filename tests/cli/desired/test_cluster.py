@@ -1,7 +1,5 @@
 """Desired state on a cluster of three: second plans are empty, replacements whole, and a server may die in between."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Callable

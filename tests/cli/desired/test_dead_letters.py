@@ -1,7 +1,5 @@
 """`dead_letters:` of a stream's document: a capture stream through validate, plan, apply, export and prune."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

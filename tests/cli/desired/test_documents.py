@@ -1,7 +1,5 @@
 """`natsctl validate`, and every example document applied as it stands."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

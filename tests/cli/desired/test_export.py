@@ -1,7 +1,5 @@
 """`natsctl export` and `convert`: documents of what a server or another tool has."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

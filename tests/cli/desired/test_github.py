@@ -1,7 +1,5 @@
 """The GitHub action and the workflows: read as GitHub reads them, and every script of theirs run by bash on servers."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Documents by who may do only a part: what is not needed for their own streams is not asked of them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`natsctl plan`, `diff` and `destroy` as a script and as a person run them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Files that are made from the code are current: `python -m tests.support.generated_docs` writes them."""
 
-from __future__ import annotations
-
 import functools
 import json
 import re

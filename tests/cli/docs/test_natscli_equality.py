@@ -3,8 +3,6 @@
 tests/support/natscli_equality.py runs and compares the lines of natscli_cases.yaml.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

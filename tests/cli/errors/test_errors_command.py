@@ -1,7 +1,5 @@
 """`natsctl errors` explains errors without a server."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`natsctl explain` as a script runs it; tests/client/test_explain.py plants the situations."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.support.commands import Run

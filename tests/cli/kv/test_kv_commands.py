@@ -1,7 +1,5 @@
 """Buckets and keys as a script makes, reads, changes, watches and removes them."""
 
-from __future__ import annotations
-
 import base64
 import re
 from typing import Any

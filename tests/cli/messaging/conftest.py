@@ -1,7 +1,5 @@
 """Commands about messages: a stream to publish to, and somebody who listens or answers meanwhile, in this process."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Iterator

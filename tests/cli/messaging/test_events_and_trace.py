@@ -1,7 +1,5 @@
 """`natsctl events` in its forms, with its filters and ends; `natsctl trace`."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Iterator

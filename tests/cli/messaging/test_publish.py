@@ -1,7 +1,5 @@
 """`publish`, `request` and `subscribe` as a script runs them: what is asked of a stream, batches, schedules."""
 
-from __future__ import annotations
-
 import base64
 import itertools
 import json

@@ -1,7 +1,5 @@
 """`natsctl subscribe`: what a stream has, in every order; files, reports, answers with their requests."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import itertools

@@ -1,7 +1,5 @@
 """Templates: the functions that the nats tool documents, texts that are not templates, and what only Go has."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

@@ -1,7 +1,5 @@
 """Files into buckets and out of them, as a script does it: exit codes, stdout and stderr, what is left behind."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """`natsctl pipeline` as far as it needs no Spark, and once as a whole."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

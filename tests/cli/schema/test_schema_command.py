@@ -1,7 +1,5 @@
 """`natsctl schema`: the documents of the API and of natsctl, and whether a document is one of them."""
 
-from __future__ import annotations
-
 import functools
 import io
 import json

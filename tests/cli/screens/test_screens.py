@@ -4,8 +4,6 @@ Answers of a server are those of `world.json`, recorded from one, and the clock 
 change of the screen. `SCREENS=write python -m pytest tests/cli/screens` keeps what is shown now.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,7 +1,5 @@
 """Servers with a system account: one of each kind for all tests of `server`, and a cluster for what needs one."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`audit gather`, `query`, `analyze` and `checks`, and `--archive`: a bundle answers as its server did."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

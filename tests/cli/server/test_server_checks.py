@@ -1,7 +1,5 @@
 """`server check`: thresholds, exit codes, formats."""
 
-from __future__ import annotations
-
 import json
 import re
 import time

@@ -1,7 +1,5 @@
 """`server` on a cluster: copies that differ, who leads and belongs to it, how connections are spread."""
 
-from __future__ import annotations
-
 import json
 import socket
 from collections.abc import Callable

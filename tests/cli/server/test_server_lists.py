@@ -1,7 +1,5 @@
 """`server list`, `ping`, `info`, `report`, `request`, `account` and `config`: what is asked, and how it is shown."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 import time

@@ -1,7 +1,5 @@
 """`natsctl service` as a script runs it, against the service that it can run itself."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import signal

@@ -1,7 +1,5 @@
 """`natsctl spark` on machines with and without what Spark needs; none of these starts one."""
 
-from __future__ import annotations
-
 import io
 import json
 from collections.abc import Callable

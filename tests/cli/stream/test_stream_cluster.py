@@ -1,7 +1,5 @@
 """Leaders and peers of streams, on a cluster of three reference servers: bounded waits, and plans before moves."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """`stream add`, `edit`, `copy` and their like: exit codes, merges, replacements, editors, dry runs, older servers."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from pathlib import Path

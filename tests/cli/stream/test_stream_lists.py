@@ -1,7 +1,5 @@
 """Lists, reports and searches of streams, and the subjects that they hold."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

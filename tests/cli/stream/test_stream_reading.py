@@ -1,7 +1,5 @@
 """Messages of streams: views, gaps, plots, searches, and what takes them away."""
 
-from __future__ import annotations
-
 import shlex
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """`natsctl top` against servers with a system account, and without a login for it."""
 
-from __future__ import annotations
-
 import csv
 import json
 import socket

@@ -1,7 +1,5 @@
 """A store that nats 0.5.1 made, and an empty one."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Nkeys: seeds of every kind, signatures and encryption, beside those of the nkeys library and of nats."""
 
-from __future__ import annotations
-
 import nkeys
 import pytest
 

@@ -1,7 +1,5 @@
 """Users by nsc URL: where the store is found, and whose credentials are read."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

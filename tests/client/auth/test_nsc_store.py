@@ -1,7 +1,5 @@
 """The store of operators: what is written and read again, by us and by nats, and what is refused."""
 
-from __future__ import annotations
-
 import json
 import threading
 

@@ -1,7 +1,5 @@
 """Parts of benchmarks that need no server: sums of latencies, shares, commands."""
 
-from __future__ import annotations
-
 import statistics
 
 import pytest

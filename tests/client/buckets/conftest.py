@@ -1,7 +1,5 @@
 """Our client and nats-py side by side on one server of each kind, whose streams go after every test."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any

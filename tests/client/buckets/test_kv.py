@@ -1,7 +1,5 @@
 """Key-value buckets beside nats-py: what one writes the other reads, and what readers are promised."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Object buckets beside nats-py: what one puts the other gets, and broken transfers leave nothing."""
 
-from __future__ import annotations
-
 import asyncio
 import io
 import os

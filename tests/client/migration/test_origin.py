@@ -1,7 +1,5 @@
 """Consumers and sources as a migration takes them along, where servers do not say everything."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The copied messages of a migration: what survives a kill, what an archive leaves out, what counts as different."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What changes are tried on: an account in memory that answers as servers do, and servers without streams."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """What each change sends, and what it makes of an account that is not what the plan found; on an account in memory."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from typing import Any, cast

@@ -1,7 +1,5 @@
 """Changes side by side: how many, what becomes of failures, and how a run ends early; with a fake world to act on."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Which change may begin next, without running any."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -3,8 +3,6 @@
 Where it is meant to change, `python -m tests.desired.documents.test_cases` writes it anew: read what differs.
 """
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 from typing import Any

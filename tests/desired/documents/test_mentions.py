@@ -1,7 +1,5 @@
 """What a document mentions: nulls and ignored fields, and the fields that a bucket's words stand for."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from natsctl.client.asset_config import new_kv_bucket

@@ -1,7 +1,5 @@
 """Documents come from pull requests: what they may make natsctl read, wait for, repeat and show."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Values as words and documents as text: whatever stands there is read back as it was."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

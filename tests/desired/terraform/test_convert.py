@@ -1,7 +1,5 @@
 """Terraform's resources as wanted assets: what the provider would have created, or what is unknown, by line."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path
