@@ -1,7 +1,5 @@
 """What the tests of the engine share: a client of a server in memory, and a nats-server with many accounts."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

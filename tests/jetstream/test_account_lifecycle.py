@@ -1,7 +1,5 @@
 """JetStream of accounts comes, goes and changes its limits while the server runs, and is used from other accounts."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from msgspec.structs import replace

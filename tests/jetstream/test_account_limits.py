@@ -1,7 +1,5 @@
 """Limits of an account hold for what it makes and stores, are shown, and are right again after a restart."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec
@@ -25,23 +23,6 @@ def publish(jet: Jet, size: int, subject: str = "s.a") -> Any:
 
 def code(answer: Any) -> int:
     return int(answer["error"]["err_code"]) if "error" in answer else 0
-
-
-@pytest.mark.parametrize("storage", ["file", "memory"])
-def test_a_full_account_refuses_until_something_goes(storage: str) -> None:
-    jet = limited(max_storage=500, max_memory=500)
-    jet.stream(storage=storage)
-    jet.stream("T", "t", storage=storage)
-    assert publish(jet, 400)["seq"] == 1
-    assert code(publish(jet, 100)) == code(publish(jet, 100, "t")) == 10002
-    ok(jet.api("STREAM.MSG.DELETE.S", {"seq": 1}))
-    assert publish(jet, 100, "t")["seq"] == 1
-    assert publish(jet, 200)["seq"] == 2
-    assert code(publish(jet, 200)) == 10002
-    ok(jet.api("STREAM.PURGE.S"))
-    assert publish(jet, 200)["seq"] == 3
-    ok(jet.api("STREAM.DELETE.S"))
-    assert publish(jet, 250, "t")["seq"] == 2
 
 
 def test_a_run_of_messages_stops_at_the_limit_exactly() -> None:

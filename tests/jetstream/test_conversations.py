@@ -1,7 +1,5 @@
 """The conversations of `conversations/`: the engine answers as nats-server does, and as it was recorded to answer."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Final
 

@@ -1,7 +1,5 @@
 """Timers, the ready queue and the life of accounts."""
 
-from __future__ import annotations
-
 from natsctl.jetstream.timers import SWEEP_FROM, EngineTimers
 from tests.support.jet import Jet
 from tests.support.machine import Machine

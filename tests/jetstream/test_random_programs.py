@@ -20,8 +20,6 @@ Left out of the programs, or out of what is compared, with the reason:
   a purge of nothing.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from tests.support.differential import AccountServer

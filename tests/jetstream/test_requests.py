@@ -1,7 +1,5 @@
 """The request tables of `requests/`: natsctl's engine answers as nats-server does, and as it was recorded to answer."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final

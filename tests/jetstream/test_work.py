@@ -1,7 +1,5 @@
 """No request and no event holds the loop: long work goes in slices, which nobody can tell from work done at once."""
 
-from __future__ import annotations
-
 import json
 import random
 import sys

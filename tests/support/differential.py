@@ -367,6 +367,11 @@ class Talk:
         self.note(messages)
         return [m for m in messages if not m.status]
 
+    def consume(self, name: str = "C") -> None:
+        """Pull up to five messages, and note them and the answers to their acks."""
+        for message in self.pull({"batch": 5, "no_wait": True}, name):
+            self.note(self.jet.double_ack(message))
+
     def note(self, messages: list[Message]) -> None:
         for m in messages:
             reply = re.sub(rb"\.\d{19}\.", b".T.", m.reply)
@@ -417,10 +422,10 @@ class Scenarios(list[Scenario]):
         super().__init__()
         self._prepare = prepare
 
-    def __call__(self, function: Scenario) -> Scenario:
+    def __call__(self, function: Scenario, prepare: Scenario | None = None) -> Scenario:
 
         def prepared(t: Talk) -> None:
-            self._prepare(t)
+            (prepare or self._prepare)(t)
             function(t)
 
         prepared.__name__ = function.__name__

@@ -1,7 +1,5 @@
 """What the tests of consumers share: a client of a server in memory with the stream S."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.support.jet import Jet

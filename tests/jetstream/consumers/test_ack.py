@@ -1,7 +1,5 @@
 """Acks in all their spellings, and what they do to a consumer's counters."""
 
-from __future__ import annotations
-
 import errno
 
 from natsctl.wire.client import encode_pub

@@ -1,7 +1,5 @@
 """The endpoints that make, find and delete consumers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Advisories and ack samples."""
 
-from __future__ import annotations
-
 from tests.support.jet import Jet
 
 
@@ -10,24 +8,6 @@ def test_an_expired_ephemeral_is_told_as_deleted(jet: Jet) -> None:
     name = jet.ephemeral()["name"]
     jet.advance(10)
     assert [m.json()["consumer"] for m in jet.heard(heard)] == [name]
-
-
-def test_every_ack_is_sampled_at_100_percent(jet: Jet) -> None:
-    jet.consumer(sample_freq="100%")
-    heard = jet.listen("$JS.EVENT.METRIC.CONSUMER.ACK.S.C")
-    legacy = jet.listen("$JS.EVENT.METRIC.CONSUMER_ACK.S.C")
-    jet.publish("1", "2")
-    messages = jet.pull(b"2")
-    jet.advance(1.5)
-    for message in messages:
-        jet.ack(message)
-    first, second = (m.json() for m in jet.heard(heard))
-    assert first["type"] == "io.nats.jetstream.metric.v1.consumer_ack"
-    assert (first["stream"], first["consumer"]) == ("S", "C")
-    assert (first["consumer_seq"], first["stream_seq"], first["deliveries"]) == (1, 1, 1)
-    assert first["ack_time"] == 1_500_000_000
-    assert second["stream_seq"] == 2
-    assert len(jet.heard(legacy)) == 2
 
 
 def test_ack_time_counts_from_the_latest_delivery(jet: Jet) -> None:

@@ -1,7 +1,5 @@
 """Where a purge puts consumers."""
 
-from __future__ import annotations
-
 import pytest
 
 from natsctl.jetstream.consumers.consumer import Consumer

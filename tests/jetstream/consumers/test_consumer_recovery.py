@@ -1,7 +1,5 @@
 """Consumers come back after a crash with everything that was told to be durable."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest
@@ -10,30 +8,6 @@ from tests.support.jet import SECOND, Jet, numbers, texts
 from tests.support.simdisk import SimDisk
 
 CRASHES = [SimDisk.kill, SimDisk.power_loss]
-
-
-@pytest.mark.parametrize("crash", CRASHES)
-def test_positions_pending_and_counts_come_back(jet: Jet, crash: Callable[[SimDisk], None]) -> None:
-    jet.consumer(ack_wait=10 * SECOND)
-    jet.publish("1", "2", "3", "4", "5")
-    messages = jet.pull(b"4")
-    jet.ack(messages[0])
-    jet.ack(messages[2], b"-NAK")
-    (again,) = jet.pull()
-    assert numbers(again)[:2] == (2, 3)
-    jet.double_ack(messages[3])
-    before = jet.counts()
-    assert before == {
-        "delivered": (5, 4),
-        "floor": (1, 1),
-        "ack_pending": 2,
-        "redelivered": 1,
-        "waiting": 0,
-        "pending": 1,
-    }
-    after = Jet(jet.machine.restarted(crash))
-    assert after.counts() == before
-    assert texts(after.pull()) == ["5"]
 
 
 def test_ack_waits_continue_from_the_time_of_delivery(jet: Jet) -> None:
@@ -181,15 +155,6 @@ def test_a_long_life_does_not_grow_the_journal_without_bound(jet: Jet, monkeypat
     assert stream.store.journal_bytes < 2 * 4096
     before = jet.counts()
     assert Jet(jet.machine.restarted()).counts() == before
-
-
-def test_purged_messages_do_not_come_back_as_pending(jet: Jet) -> None:
-    jet.consumer()
-    jet.publish("1", "2", "3")
-    jet.pull(b"2")
-    jet.api("STREAM.PURGE.S")
-    after = Jet(jet.machine.restarted())
-    assert after.counts() | {"ack_pending": 0, "pending": 0} == after.counts()
 
 
 def test_numbers_of_deleted_consumers_are_not_used_again(jet: Jet) -> None:

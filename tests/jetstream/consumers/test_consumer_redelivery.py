@@ -1,7 +1,5 @@
 """Messages that were not acknowledged go out again, in the right order and not for ever."""
 
-from __future__ import annotations
-
 from tests.support.jet import SECOND, Jet, numbers, texts
 
 NOW = {"batch": 20, "no_wait": True}
@@ -40,26 +38,6 @@ def test_backoff_stretches_the_wait_and_its_last_entry_repeats(jet: Jet) -> None
         assert delivered_now(jet) == []
         jet.advance(0.02)
         assert delivered_now(jet) == ["1"]
-
-
-def test_max_deliver_gives_up_without_a_request_and_tells(jet: Jet) -> None:
-    jet.consumer(ack_wait=SECOND, max_deliver=2)
-    heard = jet.listen("$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.S.C")
-    legacy = jet.listen("$JS.EVENT.ADVISORY.MAX_DELIVERIES.S.C")
-    jet.publish("1", "2")
-    jet.ack(jet.pull(b"2")[1])
-    jet.advance(1.1)
-    assert delivered_now(jet) == ["1"]
-    assert jet.heard(heard) == []
-    jet.advance(1.1)
-    (advisory,) = jet.heard(heard)
-    body = advisory.json()
-    assert body["type"] == "io.nats.jetstream.advisory.v1.max_deliver"
-    assert (body["stream"], body["consumer"], body["stream_seq"], body["deliveries"]) == ("S", "C", 1, 2)
-    assert len(body["id"]) == 22
-    assert len(jet.heard(legacy)) == 1
-    assert delivered_now(jet) == []
-    assert jet.counts() | {"ack_pending": 0, "redelivered": 1, "floor": (0, 0)} == jet.counts()
 
 
 def test_max_deliver_of_one_counts_no_redeliveries(jet: Jet) -> None:

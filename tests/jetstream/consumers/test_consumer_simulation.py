@@ -1,7 +1,5 @@
 """Random lives of consumers: counters stay exact, and a crash changes nothing that matters."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

@@ -1,7 +1,5 @@
 """What may change about an existing consumer, and that it takes effect."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

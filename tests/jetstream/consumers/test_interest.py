@@ -1,7 +1,5 @@
 """Which consumers are told of a message: the right ones, and no others."""
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

@@ -1,7 +1,5 @@
 """When a consumer that nobody uses ends, and what counts as use. Source: reference, consumer.go deleteNotActive."""
 
-from __future__ import annotations
-
 from tests.support.jet import SECOND, Jet
 
 

@@ -1,7 +1,5 @@
 """Priority groups as a client sees them on the wire."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

@@ -1,7 +1,5 @@
 """Pull delivery as a client sees it on the wire."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.support.jet import SECOND, Jet, numbers, texts

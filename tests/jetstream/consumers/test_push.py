@@ -1,7 +1,5 @@
 """Push delivery as a subscriber sees it on the wire."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

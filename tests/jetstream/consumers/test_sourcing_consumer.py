@@ -1,7 +1,5 @@
 """Consumers that feed other streams: what becomes of their configuration, and how they know which stream they read."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

@@ -1,7 +1,5 @@
 """Interest and workqueue retention."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -25,19 +23,6 @@ def left(jet: Jet) -> list[int]:
 
 def pull(jet: Jet, number: int, name: str = "C") -> Any:
     return jet.pull({"batch": number, "no_wait": True}, name)[:number]
-
-
-def test_a_workqueue_message_goes_when_it_is_acked(jet: Jet) -> None:
-    jet.stream(retention="workqueue")
-    jet.publish("1", "2", "3")
-    assert left(jet) == [1, 2, 3]
-    jet.consumer()
-    first, second = pull(jet, 2)
-    jet.ack(second)
-    assert left(jet) == [1, 3]
-    jet.ack(first, b"+TERM")
-    assert left(jet) == [3]
-    assert jet.counts()["pending"] == 1
 
 
 @pytest.mark.parametrize("retention", ["workqueue", "interest"])

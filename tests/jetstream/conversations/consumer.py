@@ -1,109 +1,11 @@
 """Consumers: the same conversations with natsctl's engine and with the reference server."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tests.support.differential import Scenarios, Talk
 from tests.support.jet import SECOND
 
 scenario = Scenarios()
-
-
-@scenario
-def creation_in_all_forms(t: Talk) -> None:
-    t.create()
-    t.create("D", "CREATE.S.{name}")
-    t.create("F", "CREATE.S.{name}.s.a", filter_subject="s.a")
-    t.create("F2", "CREATE.S.{name}.s.b", filter_subject="s.a")
-    t.create("F3", "CREATE.S.{name}.s.b", filter_subjects=["s.a", "s.b"])
-    t.create("X", "CREATE.S", durable_name="X")
-    t.create("X", "CREATE.S.Y")
-    t.create("X", durable_name=None)
-    t.create("X", "DURABLE.CREATE.S.Y")
-    t.create("P", deliver_subject="d.p", idle_heartbeat=SECOND, flow_control=True)
-    t.create("A", ack_policy="all")
-    t.create("O", ack_policy="none")
-    t.create("B", backoff=[SECOND, 2 * SECOND], max_deliver=5)
-    t.create("R", replay_policy="original", sample_freq="30%", headers_only=True, description="d")
-    t.create("Z", max_deliver=-5, max_batch=-1)
-    t.create("N", "CREATE.S.{name}", durable_name=None)  # it ends when it is not used for five seconds
-    t.create("M", "CREATE.S", durable_name=None, name="M")
-    t.ask("CONSUMER.NAMES.S")
-    t.ask("CONSUMER.LIST.S")
-    t.info()
-    t.info("none")
-    t.ask("CONSUMER.DELETE.S.C")
-    t.ask("CONSUMER.DELETE.S.C")
-    t.ask("CONSUMER.NAMES.none")
-    t.ask("CONSUMER.LIST.S", {"offset": 5})
-
-
-@scenario
-def refused_configurations(t: Talk) -> None:
-    push = {"deliver_subject": "d.x"}
-    for config in (
-        {"ack_wait": -1},
-        {"backoff": [SECOND, -1]},
-        {"backoff": [SECOND, SECOND], "max_deliver": 1},
-        {"description": "x" * 4097},
-        {"deliver_subject": "d.*"},
-        {"deliver_subject": "d..x"},
-        {"deliver_subject": "s.x"},
-        {**push, "max_waiting": 5},
-        {**push, "ack_policy": "none", "max_ack_pending": 5},
-        {**push, "idle_heartbeat": 99_000_000},
-        {**push, "flow_control": True},
-        {"rate_limit_bps": 1},
-        {"idle_heartbeat": SECOND},
-        {"flow_control": True},
-        {"max_expires": 999_999},
-        {"filter_subject": "s.a", "filter_subjects": ["s.b"]},
-        {"filter_subjects": ["s.a", ""]},
-        {"filter_subjects": ["s.a", "s.*"]},
-        {"filter_subject": "s..a"},
-        {"deliver_policy": "by_start_sequence"},
-        {"deliver_policy": "by_start_time"},
-        {"opt_start_seq": 1},
-        {"opt_start_time": "2026-01-01T00:00:00Z"},
-        {"deliver_policy": "last", "opt_start_seq": 1},
-        {"deliver_policy": "new", "opt_start_time": "2026-01-01T00:00:00Z"},
-        {"deliver_policy": "last_per_subject"},
-        {"sample_freq": "often"},
-        {"sample_freq": "x%"},
-        {"num_replicas": -1},
-        {"num_replicas": 3},
-        {"colour": "red"},
-        {"ack_policy": "maybe"},
-        {"name": "other"},
-    ):
-        t.create(**config)
-        t.jet.api("CONSUMER.DELETE.S.C")
-
-
-@scenario
-def updates(t: Talk) -> None:
-    t.create()
-    for config in (
-        {"deliver_policy": "new"},
-        {"ack_policy": "all"},
-        {"replay_policy": "original"},
-        {"deliver_subject": "d.x"},
-        {"max_waiting": 5},
-        {"mem_storage": True},
-        {"description": "d", "ack_wait": SECOND, "max_deliver": 3, "max_ack_pending": 7},
-        {"filter_subject": "s.b"},
-        {"action": "create"},
-        {"action": "update", "description": "again"},
-        {"metadata": {"a": "b"}, "inactive_threshold": 60 * SECOND},
-        {},
-    ):
-        t.create(**config)
-    t.create("U", action="update")
-    t.create("P", deliver_subject="d.p", idle_heartbeat=SECOND)
-    t.create("P", deliver_subject="d.p", idle_heartbeat=2 * SECOND)
-    t.create("P", deliver_subject="d.q", idle_heartbeat=SECOND)
-    t.create("P")
 
 
 @scenario
@@ -177,34 +79,6 @@ def deliver_policies(t: Talk) -> None:
         t.create(name, **config)
         t.pull({"batch": 10, "no_wait": True}, name)
         t.info(name)
-
-
-@scenario
-def deletes_and_purges_under_a_consumer(t: Talk) -> None:
-    heard = t.jet.listen("$JS.EVENT.ADVISORY.CONSUMER.MSG_TERMINATED.>")
-    t.create()
-    t.jet.publish(*"12345678")
-    t.pull(b"3")
-    t.jet.api("STREAM.MSG.DELETE.S", {"seq": 2})
-    t.jet.api("STREAM.MSG.DELETE.S", {"seq": 5})
-    t.info()
-    t.jet.api("STREAM.PURGE.S", {"seq": 4})
-    t.info()
-    t.jet.api("STREAM.PURGE.S")
-    t.info()
-    t.jet.publish("9")
-    t.pull({"batch": 3, "no_wait": True})
-    t.info()
-    t.event(heard)
-
-
-@scenario
-def headers_only_and_filters(t: Talk) -> None:
-    t.create(headers_only=True, ack_policy="none")
-    t.jet.publish("hello")
-    t.jet.wire.publish("s.a", b"body", header=b"NATS/1.0\r\nA: b\r\n\r\n")
-    t.pull(b"2")
-    t.info()
 
 
 @scenario

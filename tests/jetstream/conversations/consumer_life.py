@@ -1,7 +1,5 @@
 """Resets, pauses, changes and ends of consumers: the same with natsctl's engine and with the reference server."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tests.support.differential import Scenarios, Talk
@@ -43,10 +41,11 @@ def resets_of_all_policies(t: Talk) -> None:
 
 
 @scenario
-def resets_that_can_not_be_read(t: Talk) -> None:
+def what_can_not_be_reset_or_updated(t: Talk) -> None:
     t.create()
     for body in (b"{}", b"{", b"x", b'{"seq":"1"}', b'{"seq":-1}', b'{"seq":1.5}', b"[]", b"5"):
         t.ask("CONSUMER.RESET.S.C", body)
+    t.create("U", action="update")
 
 
 @scenario

@@ -1,7 +1,5 @@
 """Pull requests and their ends: the same conversations with natsctl's engine and with the reference server."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

@@ -1,7 +1,5 @@
 """What random programs found: acks of removed messages, and where purges, rollups and limits put consumers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tests.support.differential import Scenarios, Talk

@@ -1,7 +1,5 @@
 """Push consumers: the same conversations with natsctl's engine and with the reference server."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tests.support.differential import Scenarios, Talk, is_heartbeat

@@ -6,8 +6,6 @@ wrongly there: num_pending of a consumer with last_per_subject is one per subjec
 ack floor passes what is still pending when a purge is narrower than the consumer's filters.
 """
 
-from __future__ import annotations
-
 import random
 from typing import Any, Final
 

@@ -1,11 +1,9 @@
 """Interest and workqueue retention: the same conversations with natsctl's engine and with the reference."""
 
-from __future__ import annotations
-
 import time
 from typing import Any, Final
 
-from tests.support.differential import Scenarios, Talk
+from tests.support.differential import Scenario, Scenarios, Talk
 
 SECOND: Final = 1_000_000_000
 PATIENCE_S: Final = 10.0
@@ -16,6 +14,11 @@ def nothing(t: Talk) -> None:
 
 
 scenario = Scenarios(nothing)
+
+
+def with_interest(function: Scenario) -> Scenario:
+    """Begin with an interest stream."""
+    return scenario(function, lambda t: t.jet.stream(retention="interest"))
 
 
 TIMES: Final = ("first_ts", "last_ts")
@@ -40,37 +43,32 @@ def update(t: Talk, **config: Any) -> None:
     t.notes.append(state(t.jet.api("STREAM.UPDATE.S", {"name": "S", "subjects": ["s.>"], **config})))
 
 
-@scenario
+@with_interest
 def interest_with_filters(t: Talk) -> None:
-    t.jet.stream(retention="interest")
     t.create("A", filter_subject="s.a")
     t.create("W", filter_subjects=["s.b", "s.c.*"])
     for key in ("a", "b", "c", "c.d", "d"):
         t.jet.publish(key, subject=f"s.{key}")
     left(t)
-    for message in t.pull({"batch": 5, "no_wait": True}, "W"):
-        t.note(t.jet.double_ack(message))
+    t.consume("W")
     left(t)
     t.ask("CONSUMER.DELETE.S.A")
     left(t)
 
 
-@scenario
+@with_interest
 def interest_of_a_paused_consumer(t: Talk) -> None:
-    t.jet.stream(retention="interest")
     t.create("A")
     t.create("P", pause_until="2099-01-01T00:00:00Z")
     t.jet.publish("1", "2")
-    for message in t.pull({"batch": 5, "no_wait": True}, "A"):
-        t.note(t.jet.double_ack(message))
+    t.consume("A")
     left(t)
     t.ask("CONSUMER.DELETE.S.P")
     left(t)
 
 
-@scenario
+@with_interest
 def interest_after_a_filter_changed(t: Talk) -> None:
-    t.jet.stream(retention="interest")
     t.create("A", filter_subject="s.a")
     t.create("B", filter_subject="s.b")
     t.jet.publish("1", subject="s.a")
@@ -82,23 +80,20 @@ def interest_after_a_filter_changed(t: Talk) -> None:
     left(t)
 
 
-@scenario
+@with_interest
 def interest_begins_where_a_consumer_begins(t: Talk) -> None:
-    t.jet.stream(retention="interest")
     t.create("A")
     t.jet.publish("1", "2")
     t.create("N", deliver_policy="new")
     t.create("L", deliver_policy="last")
     t.jet.publish("3")
     for name in "ANL":
-        for message in t.pull({"batch": 5, "no_wait": True}, name):
-            t.note(t.jet.double_ack(message))
+        t.consume(name)
         left(t)
 
 
-@scenario
+@with_interest
 def interest_with_ack_all_and_ack_none(t: Talk) -> None:
-    t.jet.stream(retention="interest")
     t.create("A", ack_policy="all")
     t.create("N", ack_policy="none")
     t.jet.publish("1", "2", "3")
@@ -112,9 +107,8 @@ def interest_with_ack_all_and_ack_none(t: Talk) -> None:
     left(t)
 
 
-@scenario
+@with_interest
 def interest_and_term_and_nak(t: Talk) -> None:
-    t.jet.stream(retention="interest")
     t.create("A")
     t.create("B")
     t.jet.publish("1", "2")
@@ -127,9 +121,8 @@ def interest_and_term_and_nak(t: Talk) -> None:
     left(t)
 
 
-@scenario
+@with_interest
 def interest_and_messages_given_up(t: Talk) -> None:
-    t.jet.stream(retention="interest")
     t.create("A", max_deliver=1, ack_wait=SECOND // 2)
     t.create("B")
     t.jet.publish("1", "2")
@@ -198,17 +191,8 @@ def a_workqueue_that_discards_new_per_subject(t: Talk) -> None:
         t.notes.append(t.jet.wire.request("s.a", b"x", header))
     t.notes.append(t.jet.wire.request("s.b", b"x"))
     left(t)
-    for message in t.pull({"batch": 5, "no_wait": True}, "A"):
-        t.note(t.jet.double_ack(message))
+    t.consume("A")
     t.notes.append(t.jet.wire.request("s.a", b"x"))
-    left(t)
-
-
-@scenario
-def discard_new_replaces_per_subject(t: Talk) -> None:
-    t.jet.stream(discard="new", max_msgs_per_subject=2, max_msgs=3)
-    for key in "aabacb":
-        t.notes.append(t.jet.wire.request(f"s.{key}", b"x"))
     left(t)
 
 
@@ -229,8 +213,7 @@ def a_workqueue_with_two_consumers(t: Talk) -> None:
     for key in ("a", "b.c", "d"):
         t.jet.publish(key, subject=f"s.{key}")
     for name in "AB":
-        for message in t.pull({"batch": 5, "no_wait": True}, name):
-            t.note(t.jet.double_ack(message))
+        t.consume(name)
     left(t)
     t.ask("CONSUMER.DELETE.S.A")
     t.ask("CONSUMER.DELETE.S.B")
@@ -261,21 +244,18 @@ def a_stream_without_consumers_becomes_an_interest_stream(t: Talk) -> None:
     left(t)
 
 
-@scenario
+@with_interest
 def an_interest_stream_becomes_a_stream_of_limits(t: Talk) -> None:
-    t.jet.stream(retention="interest")
     t.create("A")
     t.jet.publish("1")
     update(t, retention="limits")
     t.jet.publish("2")
-    for message in t.pull({"batch": 5, "no_wait": True}, "A"):
-        t.note(t.jet.double_ack(message))
+    t.consume("A")
     left(t)
 
 
-@scenario
+@with_interest
 def the_last_consumer_goes(t: Talk) -> None:
-    t.jet.stream(retention="interest")
     t.create("A")
     t.create("B")
     t.jet.publish("1", "2", "3")
@@ -287,15 +267,12 @@ def the_last_consumer_goes(t: Talk) -> None:
     left(t)
 
 
-@scenario
+@with_interest
 def a_consumer_is_reset(t: Talk) -> None:
-    t.jet.stream(retention="interest")
     t.create("A")
     t.create("B")
     t.jet.publish("1", "2", "3")
-    for message in t.pull({"batch": 5, "no_wait": True}, "A"):
-        t.note(t.jet.double_ack(message))
+    t.consume("A")
     t.ask("CONSUMER.RESET.S.A", {"seq": 2})
-    for message in t.pull({"batch": 5, "no_wait": True}, "B"):
-        t.note(t.jet.double_ack(message))
+    t.consume("B")
     left(t)

@@ -1,7 +1,5 @@
 """Snapshots and restores on both servers: the same refusals, advisories and states."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tests.support.differential import Scenarios, Talk

@@ -3,8 +3,6 @@
 Time passes for the reference, so all conversations are held at once there, each in an account of its own.
 """
 
-from __future__ import annotations
-
 import base64
 import re
 import time
@@ -449,16 +447,6 @@ def schedules_and_consumers(t: Talk) -> None:
     t.note((message.subject, message.header, message.payload))
     t.jet.double_ack(message)
     t.messages()
-
-
-@talk
-def what_streams_can_not_be_configured(t: Talk) -> None:
-    t.stream(allow_msg_schedules=True, discard="new")
-    t.stream(allow_msg_schedules=True, allow_msg_counter=True)
-    t.stream(subject_delete_marker_ttl=SECOND // 2)
-    t.stream(subject_delete_marker_ttl=-SECOND)
-    t.stream(allow_msg_schedules=True, deny_purge=True)
-    t.ask("STREAM.UPDATE.S%", {"name": f"S{t.number}", "subjects": [f"s{t.number}.>"]})
 
 
 def ours(conversation: Conversation) -> list[Any]:

@@ -1,7 +1,5 @@
 """Mirrors and sources on both servers: the same topologies, the same contents, headers and infos."""
 
-from __future__ import annotations
-
 import base64
 import re
 import time
@@ -136,15 +134,6 @@ def a_mirror_leaves_out_conditions_and_keeps_ids(t: Talk) -> None:
     send(t, "s.a", "m", "Nats-Expected-Stream: S")
     send(t, "s.a", "m", "Nats-Msg-Id: x")
     show(t, "M")
-
-
-@scenario
-def nothing_is_published_to_a_mirror(t: Talk) -> None:
-    make(t, "M", mirror={"name": "S"})
-    sid = t.jet.listen("_INBOX.x")
-    t.jet.wire.publish("M", b"x", "_INBOX.x")
-    t.note(t.jet.heard(sid))
-    make(t, "N", subjects=["n"], mirror={"name": "S"})
 
 
 @scenario
@@ -418,28 +407,6 @@ def a_stream_with_sources_can_refuse_what_is_too_much(t: Talk) -> None:
     for at in range(4):
         send(t, "s.a", f"{at}")
     show(t, "X", "lag")  # the reference forgets the message that was refused
-
-
-@scenario
-def a_mirror_answers_direct_gets_of_its_origin(t: Talk) -> None:
-    make(t, "A", subjects=["a.>"], allow_direct=True)
-    send(t, "a.1", "m")
-    make(t, "M", mirror={"name": "A"}, mirror_direct=True)
-    make(t, "N", mirror={"name": "S"}, mirror_direct=True)
-    show(t, "M")
-    show(t, "N")
-
-
-@scenario
-def schedules_are_not_copied_as_schedules(t: Talk) -> None:
-    make(t, "C", subjects=["c.>"], allow_msg_schedules=True, allow_rollup_hdrs=True)
-    make(t, "X", sources=[{"name": "C"}])
-    make(t, "M", mirror={"name": "C"})
-    show(t, "X")
-    show(t, "M")
-    send(t, "c.plan", "later", "Nats-Schedule: @at 2099-01-01T00:00:00Z", "Nats-Schedule-Target: c.out")
-    show(t, "X")
-    show(t, "M")
 
 
 @scenario

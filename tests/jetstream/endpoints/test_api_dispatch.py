@@ -3,8 +3,6 @@
 Requests with long answers take their turns.
 """
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 

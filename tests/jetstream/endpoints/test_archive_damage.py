@@ -1,7 +1,5 @@
 """Archives that were changed on the way, or made to do harm: refused, with nothing left behind."""
 
-from __future__ import annotations
-
 from random import Random
 from tarfile import PAX_FORMAT, TarInfo
 from typing import Any
@@ -19,20 +17,12 @@ from natsctl.api.archive.archive_v2 import MAGIC
 from natsctl.api.archive.s2 import FrameWriter, crc32c, mask
 from natsctl.api.stream import StreamConfig
 from natsctl.jetstream.engine_options import JetStreamOptions
+from tests.jetstream.endpoints.test_restore import restore
 from tests.support import tiers
 from tests.support.jet import Jet, ok
 from tests.support.machine import Machine
 
 STREAM_ID = b"\xff\x06\x00\x00S2sTwO"
-
-
-def send(jet: Jet, document: dict[str, Any], archive: bytes, step: int = 4096) -> Any:
-    to = ok(jet.api("STREAM.RESTORE.S", document))["deliver_subject"]
-    for at in range(0, len(archive), step):
-        answer = jet.wire.request(to, archive[at : at + step])
-        if isinstance(answer, dict):
-            return answer
-    return jet.wire.request(to)
 
 
 def nothing_is_left(jet: Jet) -> bool:
@@ -63,14 +53,14 @@ def test_one_flipped_bit_anywhere_is_noticed(kind: str, step: int) -> None:
     for at in (*range(40), *range(40, len(archive), step)):  # the header of the first frame in any case
         bad = bytearray(archive)
         bad[at] ^= 1 << rng.randrange(8)
-        answer = send(jet, document, bytes(bad))
+        answer = restore(jet, document, bytes(bad), step=4096)
         if "error" in answer:
             assert answer["error"]["err_code"] == 10062, f"byte {at}"
             assert nothing_is_left(jet), f"byte {at}"
         else:  # a copy from elsewhere in a run of zeros
             assert cramjam.snappy.decompress(bytes(bad)) == cramjam.snappy.decompress(archive), f"byte {at}"
             ok(jet.api("STREAM.DELETE.S"))
-    assert ok(send(jet, document, archive))["state"]["messages"] == 39
+    assert ok(restore(jet, document, archive, step=4096))["state"]["messages"] == 39
 
 
 @pytest.mark.parametrize("kind", ARCHIVES)
@@ -86,7 +76,7 @@ def test_content_that_was_changed_before_it_was_framed_is_taken_whole_or_refused
         size = data.draw(st.integers(0, 9))
         content[at : at + size] = data.draw(st.binary(max_size=9))
     jet = Jet()
-    answer = send(jet, document, FrameWriter().write(bytes(content)))
+    answer = restore(jet, document, FrameWriter().write(bytes(content)), step=4096)
     assert not jet.machine.store.faults
     if "error" in answer:
         assert answer["error"]["err_code"] == 10062
@@ -105,7 +95,7 @@ def test_pieces_that_are_missing_doubled_or_swapped_are_noticed(data: st.DataObj
     if changed == archive:
         return
     jet = Jet()
-    answer = send(jet, document, changed)
+    answer = restore(jet, document, changed, step=4096)
     if "error" in answer:
         assert nothing_is_left(jet)
     else:
@@ -163,7 +153,7 @@ BOMBS = {
 @pytest.mark.parametrize("name", BOMBS)
 def test_a_bomb_is_refused(name: str) -> None:
     jet = Jet()
-    answer = send(jet, {"config": {"name": "S", "subjects": ["s.>"]}, "state": {}}, BOMBS[name], 64 << 10)
+    answer = restore(jet, {"config": {"name": "S", "subjects": ["s.>"]}, "state": {}}, BOMBS[name], step=64 << 10)
     assert answer["error"]["err_code"] == 10062
     assert nothing_is_left(jet)
 
@@ -177,4 +167,4 @@ def test_files_that_mean_nothing_are_passed_over_with_pauses() -> None:
     reader = ArchiveReader()
     assert sum(item is PAUSE for item in reader.read(longer)) > 1000 // 64
     reader.finish()
-    assert ok(send(Jet(), document, longer))["state"]["messages"] == 39
+    assert ok(restore(Jet(), document, longer, step=4096))["state"]["messages"] == 39

@@ -5,8 +5,6 @@ consumers of every kind in the middle of their work; `before` is what the server
 names other releases (`NATS_SERVER_RELEASES`, paths of binaries), our archives are restored there.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,9 +1,6 @@
 """STREAM.RESTORE: a stream comes back whole, durable and with its consumers, or not at all."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -21,17 +18,11 @@ from natsctl.store.file_log import TRAILING_SEGMENTS
 from natsctl.store.message import StoredMessage
 from natsctl.store.options import StoreOptions
 from tests.support import tiers
-from tests.support.jet import SECOND, Jet, ok, texts
+from tests.support.jet import SECOND, Jet, ok
 from tests.support.machine import Machine
 from tests.support.simdisk import Crash, SimDisk, crash_at, no_faults
 
-DATA = Path(__file__).parents[1] / "data"
 CRASHES = [SimDisk.kill, SimDisk.power_loss]
-
-
-@pytest.fixture
-def jet() -> Jet:
-    return Jet()
 
 
 def begin(jet: Jet, document: dict[str, Any], name: str = "S") -> str:
@@ -117,50 +108,6 @@ def test_a_stream_comes_back_as_it_was(version: int, storage: str) -> None:
     assert (after["created"] == before["created"]) is (version == 1 and storage == "file")
     jet.publish("4")
     assert jet.api("STREAM.MSG.GET.S", {"seq": 4})["message"]["subject"] == "s.a"
-
-
-@pytest.mark.parametrize("version", [1, 2])
-def test_consumers_continue_where_they_were(version: int) -> None:
-    jet = Jet(Machine(options=JetStreamOptions(archive_version=version)))
-    filled(jet)
-    before = jet.counts()
-    assert before["redelivered"] == 1
-    document, archive = jet.backup()
-    jet.api("STREAM.DELETE.S")
-    restore(jet, document, archive)
-    after = jet.counts()
-    assert after == before | {"waiting": 0}
-    jet.advance(11)
-    assert texts(jet.pull(b"2")) == ["2", "4"]
-
-
-@pytest.mark.parametrize("crash", CRASHES)
-def test_a_restored_stream_survives_a_crash_right_after_the_answer(jet: Jet, crash: Callable[[SimDisk], None]) -> None:
-    filled(jet)
-    document, archive = jet.backup()
-    state, counts = jet.api("STREAM.INFO.S")["state"], jet.counts()
-    ok(jet.api("STREAM.DELETE.S"))
-    ok(restore(jet, document, archive))
-    after = Jet(jet.machine.restarted(crash))
-    assert after.api("STREAM.INFO.S")["state"] == state
-    assert after.counts() == counts
-
-
-@pytest.mark.parametrize("crash", CRASHES)
-@pytest.mark.parametrize("share", [0.6, 1.0])
-def test_a_crash_on_the_way_leaves_nothing(jet: Jet, crash: Callable[[SimDisk], None], share: float) -> None:
-    jet.stream()
-    for _ in range(60):
-        jet.wire.publish("s.a", jet.machine.rng.randbytes(50_000))
-    document, archive = jet.backup()
-    ok(jet.api("STREAM.DELETE.S"))
-    to = begin(jet, document)
-    for at in range(0, int(len(archive) * share), 20_000):
-        jet.wire.request(to, archive[at : at + 20_000])
-    assert "$G/S" in jet.machine.store.streams
-    after = Jet(jet.machine.restarted(crash))
-    assert is_gone(after)
-    assert is_gone(Jet(after.machine.restarted(crash)))
 
 
 @pytest.mark.parametrize("crash", CRASHES)
@@ -257,13 +204,6 @@ def test_limits_of_the_new_configuration_hold_at_once(jet: Jet) -> None:
 
 
 # Archives of released servers
-
-
-@pytest.mark.parametrize("name", ["S", "P", "Z"])
-def test_an_archive_of_a_released_server_is_restored_exactly(jet: Jet, name: str) -> None:
-    document = msgspec.json.decode((DATA / f"reference_v1_{name}.json").read_bytes())
-    answer = ok(restore(jet, document, (DATA / f"reference_v1_{name}.s2").read_bytes(), name))
-    assert answer["state"] == document["state"]
 
 
 # Refusals

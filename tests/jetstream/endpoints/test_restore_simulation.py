@@ -1,7 +1,5 @@
 """Whatever was done to a stream: its backup, restored, is the same stream."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """STREAM.SNAPSHOT: chunks, flow control, ends and advisories."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

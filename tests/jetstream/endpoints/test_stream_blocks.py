@@ -1,7 +1,5 @@
 """STREAM.BLOCKS: stored messages as they lie in the log."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable
 from itertools import accumulate

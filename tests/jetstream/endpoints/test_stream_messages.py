@@ -1,7 +1,5 @@
 """Getting, deleting and purging messages."""
 
-from __future__ import annotations
-
 import errno
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Templates make a stream per subject on its first message, keep to their limits, and take their streams with them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

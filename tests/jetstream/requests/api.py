@@ -1,7 +1,5 @@
 """Requests to every endpoint, to a server with a domain, and to accounts and servers with limits."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from functools import partial

@@ -1,7 +1,5 @@
 """Every field of a consumer configuration, good and bad, pull and push, on create and on update: equal answers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from itertools import product
 from typing import Any, Final

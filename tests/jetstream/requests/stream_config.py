@@ -1,7 +1,5 @@
 """Every field of a stream configuration, good and bad, alone and with others, on create and on update."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from itertools import product
 from typing import Any, Final

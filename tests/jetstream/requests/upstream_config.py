@@ -1,7 +1,5 @@
 """Every field of a mirror and of sources, good and bad, with what they read from there or not: equal answers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 

@@ -1,7 +1,5 @@
 """Atomic batches: nothing before the commit, everything after it, whatever happens in between."""
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Counters: numbers of any size, one per subject, also summed over sources and across restarts."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -4,8 +4,6 @@ The journal is written behind the log. Between the two a message can be gone who
 source's position, of an id in the duplicate window, or of a schedule that has fired.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 

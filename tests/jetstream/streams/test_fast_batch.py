@@ -1,7 +1,5 @@
 """Fast batches: what a publisher is told, and when: nothing before it is durable."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from natsctl.jetstream.engine_options import BatchLimits, JetStreamOptions

@@ -1,7 +1,5 @@
 """Keys with a lifetime, as nats.py knows them: they go, and watchers are told by a marker."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

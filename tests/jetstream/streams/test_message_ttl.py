@@ -3,8 +3,6 @@
 The wheel of deadlines.
 """
 
-from __future__ import annotations
-
 import random
 import tracemalloc
 from collections.abc import Sequence
@@ -39,21 +37,6 @@ def restart(jet: Jet, crash: Any = SimDisk.kill) -> Jet:
 
 def marker(ttl: str) -> bytes:
     return b"NATS/1.0\r\nNats-Marker-Reason: MaxAge\r\nNats-TTL: %b\r\nNats-Rollup: sub\r\n\r\n" % ttl.encode()
-
-
-def test_messages_go_to_the_second_whatever_is_behind_and_before_them(jet: Jet) -> None:
-    jet.stream(allow_msg_ttl=True)
-    for ttl in ("10s", "5s", "100000s", "5s"):
-        put(jet, "s.a", Nats_TTL=ttl)
-    put(jet, "s.a")
-    jet.advance(4.999)
-    assert seqs(jet) == [1, 2, 3, 4, 5]
-    jet.advance(0.002)
-    assert seqs(jet) == [1, 3, 5]
-    jet.advance(5)
-    assert seqs(jet) == [3, 5]
-    jet.advance(100_000)
-    assert seqs(jet) == [5]
 
 
 @pytest.mark.parametrize("crash", [SimDisk.kill, SimDisk.power_loss], ids=["kill", "power_loss"])

@@ -1,7 +1,5 @@
 """Messages on several subjects that arrive together are taken as each by itself would be."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

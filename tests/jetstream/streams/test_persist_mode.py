@@ -1,7 +1,5 @@
 """persist_mode async: acks do not wait for the sync, which follows within a second."""
 
-from __future__ import annotations
-
 from tests.support.jet import Jet, ok
 from tests.support.machine import Machine
 from tests.support.simdisk import DiskFault, SimDisk

@@ -1,7 +1,5 @@
 """Republish: once, in order, after the message is durable, and only where somebody listens."""
 
-from __future__ import annotations
-
 from tests.support.jet import Jet, ok
 from tests.support.machine import Machine
 from tests.support.simdisk import DiskFault

@@ -1,7 +1,5 @@
 """The time zone of a schedule, by the names that nats-server accepts."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

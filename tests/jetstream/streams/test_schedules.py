@@ -3,8 +3,6 @@
 Cron patterns and schedule patterns.
 """
 
-from __future__ import annotations
-
 import errno
 from typing import Any
 from zoneinfo import ZoneInfo

@@ -1,7 +1,5 @@
 """Sources on a server in memory: what is taken, once each, and where a source goes on."""
 
-from __future__ import annotations
-
 import errno
 import json
 from typing import Any
@@ -32,20 +30,6 @@ def texts(jet: Jet, name: str = "X") -> list[str]:
     return [row.payload.decode() for row in stored_rows(jet, name)]
 
 
-def test_the_order_of_each_source_is_kept_beside_own_subjects(jet: Jet) -> None:
-    jet.stream("S")
-    jet.stream("T", "t.>")
-    sourcing(jet, "S", "T", subjects=["x.>"])
-    for at in range(5):
-        jet.publish(f"s{at}")
-        jet.publish(f"t{at}", subject="t.a")
-        jet.publish(f"x{at}", subject="x.a")
-    found = texts(jet)
-    assert len(found) == 15
-    for letter in "stx":
-        assert [text for text in found if text[0] == letter] == [f"{letter}{at}" for at in range(5)]
-
-
 def test_duplicates_are_left_out_only_with_a_window(jet: Jet) -> None:
     jet.stream("S")
     jet.stream("T", "t.>")
@@ -60,15 +44,6 @@ def test_duplicates_are_left_out_only_with_a_window(jet: Jet) -> None:
 
 def killed(jet: Jet) -> Jet:
     return Jet(jet.machine.restarted())
-
-
-def test_a_source_goes_on_after_a_kill(jet: Jet) -> None:
-    jet.stream("S")
-    sourcing(jet, "S")
-    jet.publish("a", "b")
-    again = killed(jet)
-    again.publish("c")
-    assert texts(again) == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize("verb", ["PURGE", "MSG.DELETE"])

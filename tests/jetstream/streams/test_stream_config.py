@@ -1,7 +1,5 @@
 """Creating, changing and listing streams."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tests.support.jet import Jet, ok
@@ -13,10 +11,6 @@ def create(jet: Jet, **config: Any) -> Any:
 
 def update(jet: Jet, **config: Any) -> Any:
     return jet.api("STREAM.UPDATE.S", {"name": "S", "subjects": ["s.>"], **config})
-
-
-def refusal(answer: Any) -> tuple[int, str]:
-    return answer["error"]["err_code"], answer["error"]["description"]
 
 
 def test_no_answer_to_a_create_before_it_is_durable(jet: Jet) -> None:
@@ -56,18 +50,3 @@ def test_only_info_names_the_leader(jet: Jet) -> None:
     assert jet.api("STREAM.INFO.S")["cluster"] == {"leader": jet.machine.broker.server_name}
     assert "cluster" not in created
     assert "cluster" not in jet.api("STREAM.LIST")["streams"][0]
-
-
-def test_a_deleted_stream_is_gone_for_good(jet: Jet) -> None:
-    ok(create(jet))
-    jet.publish("1")
-    jet.consumer()
-    assert jet.api("STREAM.DELETE.S") == {
-        "type": "io.nats.jetstream.api.v1.stream_delete_response",
-        "success": True,
-    }
-    assert refusal(jet.api("STREAM.INFO.S"))[0] == 10059
-    assert jet.wire.request("s.a").status == b"503"
-    again = Jet(jet.machine.restarted())
-    assert again.api("STREAM.NAMES")["streams"] is None
-    assert ok(create(again))["state"]["last_seq"] == 0

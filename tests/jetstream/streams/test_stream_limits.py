@@ -1,7 +1,5 @@
 """Limits: what is dropped, what is refused, and when messages are too old."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -47,16 +45,6 @@ def test_messages_expire_at_max_age(jet: Jet) -> None:
     assert (state(jet)["messages"], state(jet)["last_seq"]) == (0, 2)
 
 
-def test_expiry_reaches_the_counts_of_consumers(jet: Jet) -> None:
-    jet.stream(max_age=10 * SECOND)
-    jet.consumer()
-    jet.publish("1", "2")
-    jet.advance(5)
-    jet.publish("3")
-    jet.advance(6)
-    assert jet.counts()["pending"] == 1
-
-
 def test_many_messages_expire_as_one_purge(jet: Jet) -> None:
     jet.stream(max_age=10 * SECOND)
     jet.consumer()
@@ -82,19 +70,6 @@ def test_expiry_at_start_needs_no_timer(jet: Jet) -> None:
     again = Jet(jet.machine.restarted())
     found = state(again)
     assert (found["messages"], found["first_seq"], found["last_seq"]) == (0, 3, 2)
-
-
-def test_sequences_are_never_reused(jet: Jet) -> None:
-    jet.stream(max_msgs=1)
-    jet.publish("1", "2")
-    ok(jet.api("STREAM.MSG.DELETE.S", {"seq": 2}))
-    assert publish(jet)["seq"] == 3
-
-
-def test_first_seq_sets_where_a_stream_begins(jet: Jet) -> None:
-    info = jet.stream(first_seq=10)
-    assert (info["state"]["first_seq"], info["state"]["last_seq"]) == (10, 9)
-    assert publish(jet)["seq"] == 10
 
 
 MINUTE = 60 * SECOND

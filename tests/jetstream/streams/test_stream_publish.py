@@ -1,7 +1,5 @@
 """Publishing into a stream: acks, refusals, duplicates, expectations, rollups."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

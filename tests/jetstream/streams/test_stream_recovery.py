@@ -1,7 +1,5 @@
 """What a stream is after a restart, and after a disk failed it."""
 
-from __future__ import annotations
-
 import errno
 from typing import Any
 

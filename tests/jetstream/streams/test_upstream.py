@@ -1,7 +1,5 @@
 """The connection to an origin: what makes it be made anew, and what it understands."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

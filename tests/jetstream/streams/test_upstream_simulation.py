@@ -4,8 +4,6 @@ Every sourced message takes one sequence, so the last sequence of the sourcing s
 the messages since. That is compared with what the origin has.
 """
 
-from __future__ import annotations
-
 import random
 
 import pytest
