@@ -1,7 +1,5 @@
 """A broker under a clock that the test turns, and clients that talk to it in bytes."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 

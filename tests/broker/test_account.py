@@ -1,7 +1,5 @@
 """Routing: who takes a message, and what the cache may not get wrong."""
 
-from __future__ import annotations
-
 import gc
 from collections import Counter
 from typing import Any

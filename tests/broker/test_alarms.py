@@ -1,7 +1,5 @@
 """What a broker says of when it is to look at its clocks again."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -117,20 +117,6 @@ def traced_by_parent(harness: BrokerHarness, sampling: int = 100) -> None:
     harness.broker.configure([config])
 
 
-def test_a_sampled_parent_is_traced_only_where_the_account_names_a_destination(harness: BrokerHarness) -> None:
-    listener, publisher = listening(harness), harness.client()
-    traced(publisher, b"foo", PARENT)
-    assert listener.heard() == b""
-    traced_by_parent(harness)
-    traced(publisher, b"foo", PARENT)
-    assert told(listener)["request"]["header"] == {"traceparent": [PARENT[13:-2].decode()]}
-    traced(publisher, b"foo", PARENT.upper().replace(b"01\r\n", b"00\r\n"))
-    assert listener.heard() == b""
-    harness.broker.configure([AccountConfig("$G")])
-    traced(publisher, b"foo", PARENT)
-    assert listener.heard() == b""
-
-
 def test_messages_that_are_not_sampled_say_so_to_the_servers_behind(harness: BrokerHarness) -> None:
     listener, recipient, publisher = listening(harness), harness.client(), harness.client()
     recipient.say(b"SUB foo 1\r\n")

@@ -3,8 +3,6 @@
 recorded/traces.json has what nats-server 2.15.2 reports, by `NATSCTL_RECORD=1 pytest -m reference` of this file.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import gzip

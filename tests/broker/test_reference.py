@@ -3,8 +3,6 @@
 recorded/talks.json has what nats-server 2.15.2 answered, by `NATSCTL_RECORD=1 pytest -m reference` of this file.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Cached routes say what the plain matcher says, whatever came and went before; and they stay small."""
 
-from __future__ import annotations
-
 from itertools import islice
 from unittest.mock import patch
 

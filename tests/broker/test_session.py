@@ -1,7 +1,5 @@
 """What one client hears; expectations were seen on the reference server with raw sockets."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Callable

@@ -1,14 +1,11 @@
 """Work that takes long is done in slices, in the order in which it was sent."""
 
-from __future__ import annotations
-
 import random
 import re
 from collections.abc import Iterator
 from typing import Final
 
 import pytest
-from msgspec.structs import replace
 
 from natsctl.api.subject_index import SubjectIndex
 from natsctl.broker.auth.credentials import Grant
@@ -79,6 +76,33 @@ def client(of: Broker, hello: bytes = HELLO) -> Session:
 
 def heard(session: Session) -> bytes:
     return b"".join(session.take_output())
+
+
+def slow_down(of: Broker, step_ns: int = SLICE_NS) -> None:
+    assert isinstance(of.clock, SlowClock)
+    of.clock.step_ns = step_ns
+
+
+def traders(exporter: AccountConfig, importer: AccountConfig) -> tuple[Broker, Session, Session]:
+    """Return a broker with the accounts E and I, and a client of each."""
+    auth = StaticAuthenticator(users=(User("e", "", "E"), User("i", "", "I")))
+    harness = broker(options=BrokerOptions(auth=auth))
+    harness.configure([exporter, importer])
+    return harness, client(harness, hello_of(b"e")), client(harness, hello_of(b"i"))
+
+
+def hello_of(user: bytes) -> bytes:
+    return HELLO[:-3] + b',"user":"%b"}\r\n' % user
+
+
+def work_off(of: Broker) -> int:
+    """Do all long work; return the number of turns."""
+    turns = 0
+    while of.long_work:
+        of.do_long_work(0)
+        turns += 1
+        assert turns < 10_000, "no end"
+    return turns
 
 
 def finish(of: Broker) -> int:
@@ -266,13 +290,10 @@ def test_pieces_after_a_login_wait_for_it() -> None:
 
 def test_what_another_server_sends_is_put_off_too() -> None:
     harness = broker()
-    leafs = LeafLinks(harness, LeafOptions(host="h", port=1), Lines())
-    link = leafs.accept("h", 1)
-    link.receive(b'CONNECT {"name":"x","server_id":"NX","headers":true,"version":"2.15.2","protocol":1}\r\n')
+    link = linked(harness, b"x")
     listener = client(harness)
     listener.receive(b"SUB > 1\r\n")
-    assert isinstance(harness.clock, SlowClock)
-    harness.clock.step_ns = SLICE_NS
+    slow_down(harness)
     link.receive(b"".join(b"LMSG a.%d 1\r\nx\r\n" % number for number in range(20)) + b"PI")
     assert list(harness.unfinished) == [link]
     link.receive(b"NG\r\nLMSG a.last 1\r\nx\r\n")
@@ -316,9 +337,7 @@ def test_a_client_that_has_left_receives_nothing_while_its_subscriptions_are_rem
     assert heard(other).count(b"MSG shared 1 0\r\n") == 50, "the group goes on with who is left"
     assert not harness.account("$G").has_interest(b"t.7")
     assert session.out == []
-    harness.tick()
-    while harness.long_work:
-        harness.tick()
+    work_off(harness)
     assert harness.account("$G").routes.subs.matching(b"t.5") == []
 
 
@@ -330,25 +349,15 @@ def test_who_comes_back_is_served_while_the_old_subscriptions_are_removed() -> N
     publisher = client(harness)
     publisher.receive(b"PUB t.9 0\r\n\r\nPUB shared 0\r\n\r\n" * 20)
     assert heard(again).count(b"MSG ") == 40
-    while harness.long_work:
-        harness.do_long_work(0)
+    work_off(harness)
     publisher.receive(b"PUB t.9 0\r\n\r\nPUB shared 0\r\n\r\n" * 20)
     assert heard(again).count(b"MSG ") == 40
     assert harness.subscriptions == len(again.subs) + 2, "and who a user is, asked in two accounts"
 
 
-def test_many_subscriptions_sent_at_once_are_put_off() -> None:
-    harness = broker(SLICE_NS)
-    session = client(harness)
-    session.receive(b"".join(b"SUB t.%d q %d\r\n" % (n, n) for n in range(100)))
-    assert len(session.subs) <= 2 * (LOOK_MASK + 1)
-    finish(harness)
-    assert len(session.subs) == 100
-
-
 def removed_in_turns(harness: Broker) -> list[int]:
-    assert isinstance(harness.clock, SlowClock)
-    harness.clock.step_ns, removed = 1, []
+    slow_down(harness, 1)
+    removed = list[int]()
     while harness.long_work:
         held = harness.subscriptions
         harness.do_long_work(0)
@@ -401,15 +410,12 @@ def test_permissions_that_changed_are_held_against_many_subscriptions_in_slices(
 def test_proxies_of_very_many_imports_are_placed_and_removed_in_slices() -> None:
     count = 20 * PROXIES_STEP
     imports = tuple(StreamImport("E", f"s.{number}", to=f"l.{number}") for number in range(count))
-    harness = broker(options=BrokerOptions(auth=StaticAuthenticator(users=(User("e", "", "E"), User("i", "", "I")))))
-    harness.configure([AccountConfig("E", exports=(StreamExport("s.*"),)), AccountConfig("I", imports=imports)])
-    publisher, session, other = (
-        client(harness, HELLO[:-3] + b',"user":"%b"}\r\n' % name) for name in (b"e", b"i", b"i")
-    )
+    exports = (StreamExport("s.*"),)
+    harness, publisher, session = traders(AccountConfig("E", exports=exports), AccountConfig("I", imports=imports))
+    other = client(harness, hello_of(b"i"))
     exporter = harness.account("E")
     before_all = exporter.subscriptions
-    assert isinstance(harness.clock, SlowClock)
-    harness.clock.step_ns = SLICE_NS
+    slow_down(harness)
 
     def taken() -> list[bytes]:
         """Publish on the first and the last subject that is imported; return which subscriptions take it."""
@@ -455,27 +461,24 @@ def test_proxies_of_very_many_imports_are_placed_and_removed_in_slices() -> None
 def test_the_way_to_a_subject_that_very_many_patterns_meet_is_walked_in_slices() -> None:
     harness = broker()
     session, other = client(harness), client(harness)
-    token = ["a"] * 400
-    patterns = [".".join([*token[:at], "*", *token[at + 1 :]]) for at in range(100)]
-    session.receive(b"".join(b"SUB %b %d\r\n" % (each.encode(), at) for at, each in enumerate([*patterns, ">"])))
-    subject = b".".join([b"a"] * 399 + [b"x"])
-    assert isinstance(harness.clock, SlowClock)
-    harness.clock.step_ns = SLICE_NS
+    subject = long_patterns(session, harness, b"s") + b"x"
+    session.receive(b"SUB > all\r\n")
+    slow_down(harness)
     session.receive(b"PUB %b 0\r\n\r\nPUB last 0\r\n\r\n" % subject)
     assert list(harness.unfinished) == [session] and session.in_msgs == 0
     other.receive(b"SUB new 1\r\n")
     assert finish(harness) > 10
-    echoed = b"MSG %b 100 0\r\n\r\n" % subject
-    assert heard(session) == echoed + b"MSG last 100 0\r\n\r\n" and session.in_msgs == 2
+    echoed = b"MSG %b all 0\r\n\r\n" % subject
+    assert heard(session) == echoed + b"MSG last all 0\r\n\r\n" and session.in_msgs == 2
     session.receive(b"PUB %b 0\r\n\r\n" % subject)
     assert heard(session) == echoed, "the way is known"
 
 
-def long_patterns(session: Session, harness: Broker, prefix: bytes) -> bytes:
+def long_patterns(session: Session, harness: Broker, prefix: bytes, line: bytes = b"SUB %b p%d\r\n") -> bytes:
     """Subscribe to patterns that make a walk long; return the beginning of a subject that takes it."""
     rest = [b"a"] * 400
     patterns = [b".".join([prefix, *rest[:place], b"*", *rest[place + 1 :]]) for place in range(100)]
-    session.receive(b"".join(b"SUB %b p%d\r\n" % (pattern, place) for place, pattern in enumerate(patterns)))
+    session.receive(b"".join(line % (pattern, place) for place, pattern in enumerate(patterns)))
     finish(harness)
     return b".".join([prefix, *rest[1:], b""])
 
@@ -514,17 +517,14 @@ def steps_of_walking(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def test_routes_of_requests_to_other_accounts_are_walked_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    harness = broker(options=BrokerOptions(auth=StaticAuthenticator(users=(User("e", "", "E"), User("i", "", "I")))))
-    exports = AccountConfig("E", exports=(ServiceExport("s.>"),))
-    harness.configure([exports, AccountConfig("I", imports=(ServiceImport("E", "s.>", to="q.>"),))])
-    service, requester = (client(harness, HELLO[:-3] + b',"user":"%b"}\r\n' % name) for name in (b"e", b"i"))
+    exports, imports = (ServiceExport("s.>"),), (ServiceImport("E", "s.>", to="q.>"),)
+    harness, service, requester = traders(AccountConfig("E", exports=exports), AccountConfig("I", imports=imports))
     long = long_patterns(service, harness, b"s")
     inbox = long_patterns(requester, harness, b"r")
     service.receive(b"SUB s.> 1\r\n")
     requester.receive(b"SUB r.> 1\r\n")
     heard(service), heard(requester)
-    assert isinstance(harness.clock, SlowClock)
-    harness.clock.step_ns = SLICE_NS
+    slow_down(harness)
     walks = steps_of_walks(monkeypatch)
     asked = long[2:] + b"x"
     requester.receive(b"PUB q.%b %bx 0\r\n\r\n" % (asked, inbox))
@@ -553,20 +553,15 @@ def test_messages_of_the_server_wait_for_long_walks_in_their_order(monkeypatch: 
     account.answer_all([(long + b"20", b""), (b"last", b"")])
     first = heard(session)
     assert first.count(b"MSG ") < 5 and account.postponed.any
-    turns = 0
-    while harness.long_work:
-        harness.do_long_work(0)
-        turns += 1
+    turns = work_off(harness)
     order = [number or name for number, name in re.findall(rb"MSG (?:s\S*\.(\d+)|(\w+)) 1 ", first + heard(session))]
     assert order == [b"%d" % number for number in range(20)] + [b"short", b"20", b"last"]
     assert turns > 500 and walks == [] and not account.postponed.any
 
 
 def test_replies_without_a_subscriber_are_looked_for_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    harness = broker(options=BrokerOptions(auth=StaticAuthenticator(users=(User("e", "", "E"), User("i", "", "I")))))
-    exports = AccountConfig("E", exports=(ServiceExport("s"),))
-    harness.configure([exports, AccountConfig("I", imports=(ServiceImport("E", "s"),))])
-    service, requester = (client(harness, HELLO[:-3] + b',"user":"%b"}\r\n' % name) for name in (b"e", b"i"))
+    exports, imports = (ServiceExport("s"),), (ServiceImport("E", "s"),)
+    harness, service, requester = traders(AccountConfig("E", exports=exports), AccountConfig("I", imports=imports))
     service.receive(b"SUB s 1\r\n")
     requester.receive(b"SUB r.* 1\r\nSUB kept.* 2\r\n")
     count = 10 * REPLIES_STEP
@@ -584,23 +579,15 @@ def test_replies_without_a_subscriber_are_looked_for_in_steps(monkeypatch: pytes
 
 def test_routes_of_what_another_server_sends_are_walked_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     harness = broker()
-    leafs = LeafLinks(harness, LeafOptions(host="h", port=1), Lines())
-    links = [leafs.accept("h", port) for port in (1, 2)]
-    for link, name in zip(links, (b"x", b"y"), strict=True):
-        link.receive(
-            b'CONNECT {"name":"%b","server_id":"N%b","headers":true,"version":"2.15.2","protocol":1}\r\n' % (name, name)
-        )
+    links = [linked(harness, name) for name in (b"x", b"y")]
     listener = client(harness)
     long = long_patterns(listener, harness, b"s")
     listener.receive(b"SUB > 1\r\n")
-    rest = [b"a"] * 400
-    for wild in range(100):
-        links[1].receive(b"LS+ %b\r\n" % b".".join([b"s", *rest[:wild], b"*", *rest[wild + 1 :]]))
+    long_patterns(links[1], harness, b"s", b"LS+ %b q%d 1\r\n")
     links[1].receive(b"LS+ s.>\r\n")
     for session in (*links, listener):
         heard(session)
-    assert isinstance(harness.clock, SlowClock)
-    harness.clock.step_ns = SLICE_NS
+    slow_down(harness)
     walks = steps_of_walks(monkeypatch)
     links[0].receive(b"LMSG %bx 1\r\nx\r\nLMSG last 1\r\nx\r\n" % long)
     assert list(harness.unfinished) == [links[0]] and heard(listener) == b""
@@ -619,8 +606,7 @@ def test_permissions_of_another_server_are_indexed_in_slices() -> None:
     listener.receive(b"SUB p.5 1\r\nSUB p.7 2\r\n")
     finish(harness)
     heard(link), heard(listener)
-    assert isinstance(harness.clock, SlowClock)
-    harness.clock.step_ns = SLICE_NS // 500
+    slow_down(harness, SLICE_NS // 500)
     denied = b",".join(b'"d.%d"' % number for number in range(3000))
     fields = b'"name":"x","server_id":"NX","headers":true,"version":"2.15.2","protocol":1,"user":"u"'
     link.receive(b'CONNECT {%b,"deny_pub":[%b]}\r\nLMSG p.5 1\r\nx\r\nPING\r\n' % (fields, denied))
@@ -655,8 +641,7 @@ def test_messages_of_the_server_that_wait_are_dropped_above_a_limit(monkeypatch:
     harness.log_warning = dropped.append
     for number in range(20):
         harness.account("$G").publish(long + b"%d" % number, b"", b"", b"")
-    while harness.long_work:
-        harness.do_long_work(0)
+    work_off(harness)
     received = heard(session).count(b"MSG ")
     assert 0 < received == 20 - len(dropped) < 20
 
@@ -672,8 +657,7 @@ def test_interest_in_a_reply_that_many_patterns_meet_is_found_in_later_turns(mon
         assert all(account.has_interest(reply) for reply in replies)
         assert account.unwritten_bytes(long + b"f") == 0
     assert sum(steps) <= AT_ONCE_COST // STEP_COST + 1
-    while harness.long_work:
-        harness.do_long_work(0)
+    work_off(harness)
     assert [account.has_interest(reply) for reply in replies] == [True, False, False, False, False] and walks == []
 
 
@@ -691,23 +675,18 @@ def test_answers_to_requests_without_responders_are_walked_to_in_slices(monkeypa
 def test_a_message_that_waits_for_its_route_keeps_the_destination_that_was_drawn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    users = StaticAuthenticator(users=(User("e", "", "E"), User("i", "", "I")))
-    harness = broker(options=BrokerOptions(auth=users))
-    exporter = AccountConfig("E", exports=(ServiceExport("s.>"),))
-    maps = tuple(SubjectMap(source, (Destination("s.{{random(1000000)}}.>"),)) for source in ("q.>", "s.>"))
-    importer = AccountConfig("I", imports=(ServiceImport("E", "s.>"),), mappings=maps[:1])
-    harness.configure([replace(exporter, mappings=maps[1:]), importer])
-    service, requester = (client(harness, HELLO[:-3] + b',"user":"%b"}\r\n' % name) for name in (b"e", b"i"))
-    rest = [b"a"] * 400
+    drawn, asked = (SubjectMap(source, (Destination("s.{{random(1000000)}}.>"),)) for source in ("s.>", "q.>"))
+    harness, service, requester = traders(
+        AccountConfig("E", exports=(ServiceExport("s.>"),), mappings=(drawn,)),
+        AccountConfig("I", imports=(ServiceImport("E", "s.>"),), mappings=(asked,)),
+    )
     for session in (service, requester):
-        patterns = [b".".join([b"s.*.*", *rest[:place], b"*", *rest[place + 1 :]]) for place in range(100)]
-        session.receive(b"".join(b"SUB %b p%d\r\n" % (pattern, place) for place, pattern in enumerate(patterns)))
-        finish(harness)
+        long = long_patterns(session, harness, b"s.*.*")
     service.receive(b"SUB s.> 1\r\n")
     heard(service)
-    assert isinstance(harness.clock, SlowClock)
-    harness.clock.step_ns, walks = SLICE_NS, steps_of_walks(monkeypatch)
-    requester.receive(b"PUB q.%b 0\r\n\r\n" % b".".join([*rest, b"x"]))
+    slow_down(harness)
+    walks = steps_of_walks(monkeypatch)
+    requester.receive(b"PUB q.a.%bx 0\r\n\r\n" % long.removeprefix(b"s.*.*."))
     assert list(harness.unfinished) == [requester] and heard(service) == b""
     assert finish(harness) > 10
     assert heard(service).count(b"MSG ") == 1 and walks == []
@@ -724,17 +703,14 @@ def linked(harness: Broker, name: bytes, hello: bytes = b"") -> LeafLink:
 def test_messages_of_the_server_to_other_servers_wait_for_long_walks(monkeypatch: pytest.MonkeyPatch) -> None:
     harness = broker(step_ns=1)
     link = linked(harness, b"x")
-    rest = [b"a"] * 400
-    patterns = [b".".join([b"s", *rest[:wild], b"*", *rest[wild + 1 :]]) for wild in range(100)]
-    link.receive(b"".join(b"LS+ %b\r\n" % pattern for pattern in patterns) + b"LS+ s.>\r\n")
-    finish(harness)
+    long = long_patterns(link, harness, b"s", b"LS+ %b q%d 1\r\n")
+    link.receive(b"LS+ s.>\r\n")
     heard(link)
     walks = steps_of_walks(monkeypatch)
-    subjects = [b".".join([b"s", *rest, b"%d" % number]) for number in range(10)]
+    subjects = [long + b"%d" % number for number in range(10)]
     for subject in subjects:
         harness.account("$G").publish(subject, b"", b"", b"x")
-    while harness.long_work:
-        harness.do_long_work(0)
+    work_off(harness)
     assert re.findall(rb"LMSG (\S+) ", heard(link)) == subjects and walks == []
 
 
@@ -743,8 +719,8 @@ def test_interest_is_announced_to_a_new_server_in_slices_while_it_changes() -> N
     session = crowd(harness, 2 * MANY_SUBS)
     links = [linked(harness, name) for name in (b"first", b"second")]
     known: dict[LeafLink, dict[bytes, bytes]] = {link: {} for link in links}
-    assert isinstance(harness.clock, SlowClock)
-    harness.clock.step_ns, lines, sids = 1, [], list(session.subs)
+    slow_down(harness, 1)
+    lines, sids = list[int](), list(session.subs)
     while harness.long_work:
         harness.do_long_work(0)
         links[0].receive(b"LS+ far f %d\r\n" % rng.randint(1, 9))

@@ -1,7 +1,5 @@
 """Archives are read and written in C as in Python, whatever the bytes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from random import Random
 from typing import Any

@@ -1,9 +1,5 @@
 """The fuzzing of the native module finds no fault in a few inputs, and finds those that are planted."""
 
-from __future__ import annotations
-
-import os
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -60,47 +56,3 @@ def test_a_function_that_does_otherwise_is_found(function: Any) -> None:
     with pytest.raises(FaultError):
         for number in range(40):
             native_fuzz.run_block("bad", function, PLAIN, "suite", number)
-
-
-def test_a_function_that_keeps_memory_or_references_is_found() -> None:
-    kept: list[Any] = []
-
-    def keeps_references(data: bytes) -> bytes:
-        kept.append(data)
-        return answer(data)
-
-    def keeps_memory(data: bytes) -> bytes:
-        kept.append(object())
-        return answer(data)
-
-    native_fuzz.find_leaks("good", answer, PLAIN, "suite", 20000)
-    with pytest.raises(FaultError, match="keeps references"):
-        native_fuzz.find_leaks("bad", keeps_references, PLAIN, "suite", 20000)
-    with pytest.raises(FaultError, match="blocks"):
-        native_fuzz.find_leaks("bad", keeps_memory, PLAIN, "suite", 20000)
-
-
-class LosesData:
-    """Threads that report jobs as done that they never did."""
-
-    def __init__(self, wake_fd: int, threads: int) -> None:
-        self.jobs: list[Any] = []
-        self.wake_fd = wake_fd
-
-    def run(self, writes: Any) -> tuple[int, int, float]:
-        return 0, 0, 0.0
-
-    def submit(self, token: Any, writes: Any) -> None:
-        self.jobs.append(token)
-        os.write(self.wake_fd, b"x")
-
-    def collect(self) -> list[tuple[Any, int, int, float]]:
-        jobs, self.jobs = self.jobs, []
-        return [(job, 0, 0, 0.0) for job in jobs]
-
-    def stop(self) -> None: ...
-
-
-def test_threads_that_write_nothing_are_found() -> None:
-    with pytest.raises(FaultError):
-        native_threads.run_threads(SimpleNamespace(CommitThreads=LosesData), 5, "suite")

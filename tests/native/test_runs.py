@@ -1,7 +1,5 @@
 """The native reader makes the same runs as the plain one, and refuses wrong arguments."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

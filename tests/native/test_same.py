@@ -1,7 +1,5 @@
 """Each native function does what its specification in Python does, on any arguments."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """`natsctl server run --apply`: the assets of documents exist before clients can connect."""
 
-from __future__ import annotations
-
 import asyncio
 import signal
 import socket

@@ -4,8 +4,6 @@ Builders of JWTs leave out lists that are empty, and so hide the difference betw
 Here every key of permissions, limits and templates is missing, null, empty or full, drawn by a seed.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """Processes that are started: their command line, their descriptors, and what they may use of the disk."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -144,10 +144,7 @@ async def test_what_gathers_during_a_sync_is_covered_by_the_next_one(rig: Rig) -
 
 async def test_one_commit_after_the_other_goes_to_the_worker_that_is_awake(rig: Rig) -> None:
     stream = FakeStream(rig.store)
-    for seq in range(1, 31):
-        stream.append()
-        rig.committer.start_commits()
-        await rig.until(stream, seq)
+    await rig.commit(stream, 30)
     assert len(stream.runs) == 30
     assert len(set(stream.runs)) == 1
 
@@ -212,13 +209,8 @@ async def test_disk_work_leaves_the_loop_thread_and_memory_work_does_not(rig: Ri
 
 async def test_a_fault_in_a_commit_fails_its_stream_and_leaves_the_worker_alive(rig: Rig) -> None:
     stream, other = FakeStream(rig.store, error=cast(Any, ValueError("a bug"))), FakeStream(rig.store)
-    for _ in range(8):
-        stream.append()
-        rig.committer.start_commits()
-        await rig.until(stream, stream.last_seq)
-    other.append()
-    rig.committer.start_commits()
-    await rig.until(other, 1)
+    await rig.commit(stream, 8)
+    await rig.commit(other)
     assert all("a bug" in str(error) for error in stream.errors)
 
 

@@ -1,7 +1,5 @@
 """The embedded server: owners, guests, and its configuration."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

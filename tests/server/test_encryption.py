@@ -1,7 +1,5 @@
 """A server with `jetstream { key }`: what clients see, what is on the disk, what is refused; on both servers."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import subprocess

@@ -3,8 +3,6 @@
 A test starts a server from the file; only folders, hosts and ports are exchanged for those of the test.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json

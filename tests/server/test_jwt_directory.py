@@ -1,7 +1,5 @@
 """A folder of account JWTs by itself."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time

@@ -1,7 +1,5 @@
 """Account JWTs in a folder, pushed and looked up, or from a URL when a user comes, on both servers."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import ssl

@@ -1,7 +1,5 @@
 """Users, accounts and operators of JWTs: who is let in, and what the others are told, on both servers."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple

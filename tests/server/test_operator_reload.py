@@ -1,7 +1,5 @@
 """Accounts that a reload changes or takes away, on both servers; and what the log says of operators."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

@@ -1,7 +1,5 @@
 """Every case of permissions and limits is seen the same by a client of natsctl's server and of the reference."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

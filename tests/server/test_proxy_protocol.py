@@ -1,7 +1,5 @@
 """The PROXY protocol, whole and in pieces; trusted proxies, which sign the nonce for the clients that they pass on."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import json

@@ -1,7 +1,5 @@
 """Garbage collection: none holds the event loop for long, however many objects there are. Memory that is given back."""
 
-from __future__ import annotations
-
 import gc
 import platform
 import subprocess

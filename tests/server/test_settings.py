@@ -1,7 +1,5 @@
 """What single settings of nats.conf change for clients, and how connections end that do wrong, on both servers."""
 
-from __future__ import annotations
-
 import json
 import socket
 import time

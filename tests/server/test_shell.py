@@ -1,7 +1,5 @@
 """Turns of the loop: at most one is due, and none begins or ends more connections than its time allows."""
 
-from __future__ import annotations
-
 import itertools
 import random
 from collections.abc import Callable

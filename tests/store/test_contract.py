@@ -172,12 +172,6 @@ def test_an_empty_stream_takes_the_time_of_the_clock(lab, stream, emptied, form)
     )  # fmt: skip
 
 
-def test_headers_and_payloads_come_back_byte_for_byte(lab, stream):
-    stream.append(b"a.b", b"NATS/1.0\r\nX: 1\r\n\r\n", bytes(range(256)), 1)
-    lab.pump(lab.store)
-    assert stream.get(1) == (1, 1, b"a.b", b"NATS/1.0\r\nX: 1\r\n\r\n", bytes(range(256)))
-
-
 def test_bytes_follow_the_reference_accounting(lab, stream):
     stream.append(b"abc", b"NATS/1.0\r\n\r\n", b"12345", 1)
     stream.append(b"abc", b"", b"12345", 1)
@@ -201,20 +195,6 @@ def test_filters_count_and_find_across_segments(lab, stream):
     assert stream.last_per_subject(wide) == [298, 299, 300]
     assert stream.last_per_subject(wide, 250) == [248, 249, 250]
     assert stream.subjects(rare) == {b"rare": 2} and stream.num_subjects == 4
-
-
-def test_purge_variants(lab, stream):
-    lab.fill(lab.store, stream, 200)
-    before = stream.bytes
-    assert stream.purge(Filters((b"s.0",)), keep=2) == 65 and stream.count(Filters((b"s.0",))) == 2
-    assert stream.purge(below_seq=100) == stream.purge(below_seq=1) + 66
-    assert stream.first_seq == 101 and stream.bytes < before
-    assert stream.purge(keep=5) > 0 and stream.messages == 5 and stream.last_seq == 200
-    assert stream.purge() == 5
-    assert (stream.first_seq, stream.last_seq, stream.messages) == (201, 200, 0)
-    assert (stream.bytes, stream.num_subjects) == (0, 0)
-    lab.pump(lab.store)
-    assert stream.append(b"x", b"", b"", 1) == 201
 
 
 def test_restore_keeps_gaps(lab, stream):

@@ -1,7 +1,5 @@
 """Encryption of a store: keys, conversions, and what stands in the files."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import random

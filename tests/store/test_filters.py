@@ -1,7 +1,5 @@
 """How often subjects are looked at to find those that a filter takes."""
 
-from __future__ import annotations
-
 from array import array
 
 import pytest

@@ -1,7 +1,5 @@
 """Frames of a range, copied as they lie: exactly those of the messages that can be read."""
 
-from __future__ import annotations
-
 import random
 from itertools import accumulate
 

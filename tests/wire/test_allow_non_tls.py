@@ -1,7 +1,5 @@
 """A server with `allow_non_tls` offers TLS in INFO, and each client of natsctl uses it if the user asks for it."""
 
-from __future__ import annotations
-
 import re
 import ssl
 import subprocess

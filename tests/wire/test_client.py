@@ -1,7 +1,5 @@
 """The protocol of every client: INFO, the decision on TLS before a byte is sent, logins, and errors."""
 
-from __future__ import annotations
-
 import base64
 import itertools
 import json
@@ -34,23 +32,9 @@ def test_wanted_and_not_offered_is_refused(offer: dict[str, bool]) -> None:
     assert not starts_tls(offer, wanted=False)
 
 
-@pytest.mark.parametrize("wanted", [False, True])
-def test_a_server_that_requires_it_gets_it(wanted: bool) -> None:
-    assert starts_tls({"tls_required": True}, wanted=wanted)
-
-
-@pytest.mark.parametrize("wanted", [False, True])
-def test_where_it_is_available_the_user_decides(wanted: bool) -> None:
-    assert starts_tls({"tls_available": True}, wanted=wanted) is wanted
-
-
 def test_a_secured_connection_is_not_secured_again() -> None:
     for required, available, wanted in itertools.product([False, True], repeat=3):
         assert not starts_tls({"tls_required": required, "tls_available": available}, wanted=wanted, secured=True)
-
-
-def test_info_is_read() -> None:
-    assert read_info(b'INFO {"tls_required":true} ') == {"tls_required": True}
 
 
 @pytest.mark.parametrize(
@@ -107,11 +91,6 @@ def test_nothing_is_sent_before_tls_and_bytes_in_clear_are_dropped() -> None:
     assert b'"tls_required": true' in client.secured()
     assert client.receive(b"PONG\r\n") == b""
     assert client.ready and client.rest == b""
-
-
-def test_nothing_is_sent_to_a_server_without_the_tls_that_was_asked_for() -> None:
-    with pytest.raises(TlsNotOfferedError):
-        protocol(wants_tls=True).receive(b"INFO {}\r\n")
 
 
 def test_tls_first_leaves_nothing_to_decide() -> None:

@@ -1,7 +1,5 @@
 """Lines after which nats-server closes a connection, and their neighbours after which it does not."""
 
-from __future__ import annotations
-
 import socket
 from typing import Final
 

@@ -1,7 +1,5 @@
 """Signatures of logins, against the vectors of RFC 8032 and the library that servers check them with."""
 
-from __future__ import annotations
-
 import base64
 
 import nkeys

@@ -1,7 +1,5 @@
 """What is encoded is parsed as the same."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

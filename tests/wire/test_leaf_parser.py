@@ -1,7 +1,5 @@
 """The grammar between servers: what one writes the other reads, and what no server writes is refused."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

@@ -1,7 +1,5 @@
 """The client grammar, case by case; expectations were seen on the reference server with raw sockets."""
 
-from __future__ import annotations
-
 import pytest
 
 from natsctl.wire.ops import CONNECT, HPUB, INFO, OK, PING, PONG, PUB, SUB, UNSUB, FaultKind, Limits, Op

@@ -1,7 +1,5 @@
 """Frames of a server: whole ones are read, begun ones are waited for, and broken ones are refused."""
 
-from __future__ import annotations
-
 import pytest
 
 from natsctl.wire.server_frames import MAX_LINE_BYTES, BrokenFrameError, FrameBuffer, frame_end, frames

@@ -1,7 +1,5 @@
 """URLs of servers: one parser, one rule for what is escaped, and no secret in an error."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Blanks between messages, however the bytes come; tests/testing/test_fuzz.py splits conversations anywhere."""
 
-from __future__ import annotations
-
 from natsctl.wire.ops import FaultKind, Limits, Op
 from natsctl.wire.parser import Parser
 

@@ -1,7 +1,5 @@
 """No client of natsctl sends a byte in clear where TLS was asked for, whatever INFO offers, also when it reconnects."""
 
-from __future__ import annotations
-
 import asyncio
 import ssl
 import time

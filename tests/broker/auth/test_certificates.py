@@ -1,7 +1,5 @@
 """Users that certificates name."""
 
-from __future__ import annotations
-
 import pytest
 
 from natsctl.broker.auth.credentials import ConnectOptions, Credentials, Grant, LoginCertificate, parse_dn

@@ -1,7 +1,5 @@
 """Logging in: users, their limits and their end, and answers that take long."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """What a user may publish and subscribe to, and what it may answer."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Random permissions let through the same as on the reference: what is refused, and what is delivered."""
 
-from __future__ import annotations
-
 import json
 import random
 import re

@@ -1,7 +1,5 @@
 """Static authentication."""
 
-from __future__ import annotations
-
 import bcrypt
 import pytest
 

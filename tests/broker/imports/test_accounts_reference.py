@@ -5,8 +5,6 @@ everything that every client heard is noted, without what differs from run to ru
 nats-server 2.15.2 says with recorded/accounts.conf, by `NATSCTL_RECORD=1 pytest -m reference` of this file.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """What accounts give each other: streams, services, responses, and what ends them."""
 
-from __future__ import annotations
-
 import json
 import re
 
@@ -274,22 +272,6 @@ REFUSED: dict[str, Case] = {
 @pytest.mark.parametrize(("text", "configs"), REFUSED.items(), ids=list(REFUSED))
 def test_what_can_not_be_is_told_and_left_out(text: str, configs: Case) -> None:
     assert AccountNetwork(*configs).texts() == [text]
-
-
-def test_a_token_of_the_subject_may_name_who_imports() -> None:
-    exports = (ServiceExport("q.*", account_token_position=2), StreamExport("s.*", account_token_position=2))
-    network = AccountNetwork(
-        AccountConfig("A", exports=exports),
-        AccountConfig("B", imports=(ServiceImport("A", "q.B", "q"), StreamImport("A", "s.B"))),
-        AccountConfig("C", imports=(ServiceImport("A", "q.B", "q"), StreamImport("A", "s.*"))),
-    )
-    assert network.texts() == [
-        'Error adding stream import "s.*": stream import not authorized',
-        'Error adding service import "q.B": service import not authorized',
-    ]
-    network.a.say(b"SUB q.* 1\r\n")
-    network.b.say(b"PUB q 1\r\nx\r\n")
-    assert network.a.heard().startswith(b"HMSG q.B 1 ")
 
 
 def test_a_message_that_comes_through_a_service_again_ends() -> None:

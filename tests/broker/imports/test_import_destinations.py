@@ -1,7 +1,5 @@
 """Service imports with stars, placeholders and functions in the local subject, and where their requests go."""
 
-from __future__ import annotations
-
 import itertools
 import random
 import subprocess

@@ -1,7 +1,5 @@
 """A plan of imports that grows by accounts says the same as one that is made of all at once."""
 
-from __future__ import annotations
-
 from natsctl.api.subject_index import finish
 from natsctl.broker.imports.account_config import (
     AccountConfig,

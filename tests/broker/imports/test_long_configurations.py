@@ -1,7 +1,5 @@
 """What accounts with many exports, imports or mappings cost: not much more for each, in calls of functions."""
 
-from __future__ import annotations
-
 import random
 import re
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """What clients publish goes where the account's mappings say, and nothing is asked where there are none."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

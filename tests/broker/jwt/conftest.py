@@ -1,7 +1,5 @@
 """A broker in operator mode under a clock that the test turns."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """Accounts that come to life, and what the broker is told about them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Users of JWTs under a clock that is turned: who is let in, until when, and what it costs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 from unittest.mock import patch

@@ -1,7 +1,5 @@
 """Authentication callouts without I/O: the life of a request, its bounds, and responses of every kind."""
 
-from __future__ import annotations
-
 import json
 import random
 import time

@@ -1,7 +1,5 @@
 """When and from where users may connect."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 
 import pytest

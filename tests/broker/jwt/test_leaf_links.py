@@ -1,7 +1,5 @@
 """Leaf nodes of accounts with JWTs: what ends a client's connection ends theirs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -4,8 +4,6 @@ Costs are counted in calls of functions, so that they are the same on every mach
 times.
 """
 
-from __future__ import annotations
-
 import itertools
 import random
 import re

@@ -1,7 +1,5 @@
 """Claims as JSON says them: a list that is missing, null or empty, and numbers below zero."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Templates of scoped signing keys."""
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 

@@ -1,7 +1,5 @@
 """The text of a JWT: what is taken, and what is not."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Servers in memory, joined by cables."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.support.leaf_servers import Server, Servers

@@ -1,7 +1,5 @@
 """How two servers come to know each other, and who is turned away with which words."""
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 

@@ -1,7 +1,5 @@
 """JetStream over a link: each domain by its name, the local one by none, and acks to where they belong."""
 
-from __future__ import annotations
-
 import msgspec
 
 from tests.support.leaf_servers import Server, Servers

@@ -1,7 +1,5 @@
 """What crosses a link: each message once, to the groups that were chosen, and never back."""
 
-from __future__ import annotations
-
 from natsctl.api.account import UNLIMITED
 from natsctl.api.units import SECOND
 from natsctl.broker.imports.account_config import AccountConfig, ConnectionLimits, Destination, SubjectMap
@@ -83,20 +81,6 @@ def test_members_near_by_come_first_and_far_ones_share_by_weight(servers: Server
     near.publish("jobs")
     servers.settle()
     assert len(near.take(mine)) == 1 and not few.take()
-
-
-def test_a_hub_carries_between_its_spokes_and_nothing_goes_back(servers: Servers, hub: Server) -> None:
-    left, right = servers.start("LEFT"), servers.start("RIGHT")
-    cables = [servers.join(spoke, hub) for spoke in (left, right)]
-    here, there = left.machine.connect(), right.machine.connect()
-    sids = [client.subscribe("talk") for client in (here, there)]
-    servers.settle()
-    for cable in cables:
-        lines(cable, "<")
-    here.publish("talk", b"hi")
-    servers.settle()
-    assert [len(here.take(sids[0])), len(there.take(sids[1]))] == [1, 1]
-    assert lines(cables[0], "<") == [] and lines(cables[1], "<") == [b"LMSG talk 2", b"hi"]
 
 
 def test_isolated_leaf_nodes_hear_of_the_hub_alone(servers: Servers) -> None:

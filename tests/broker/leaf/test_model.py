@@ -1,7 +1,5 @@
 """Random subscriptions and messages on both sides of a link, against what anybody would expect of them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from hypothesis import given

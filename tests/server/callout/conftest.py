@@ -1,7 +1,5 @@
 """A server of each kind whose configuration delegates logins to a service, for the tests that share it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Responses of a service by the user that asks for them, with what becomes of the login on both servers."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Callable

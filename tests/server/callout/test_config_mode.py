@@ -1,7 +1,5 @@
 """A configuration's authentication callout: who is asked about, what is asked, its settings, on both servers."""
 
-from __future__ import annotations
-
 import json
 import os
 import time

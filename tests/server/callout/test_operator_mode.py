@@ -1,7 +1,5 @@
 """The callout of an operator's account: its JWT says who decides about its users, on both servers."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Iterator

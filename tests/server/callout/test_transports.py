@@ -1,7 +1,5 @@
 """Callouts about clients under TLS and over WebSocket, and about leaf nodes, on both servers."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import ssl

@@ -1,7 +1,5 @@
 """Small configuration files: what is wrong with each, and whether natsctl and nats-server accept it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import yaml

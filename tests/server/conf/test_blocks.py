@@ -1,7 +1,5 @@
 """What the blocks of a nats.conf set: authorization, accounts, auth_callout, leafnodes, ocsp, tls and websocket."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -27,9 +25,6 @@ from natsctl.server.logins import callout_faults
 from natsctl.server.options import (
     LeafNodesOptions,
     LeafRemoteOptions,
-    OcspCacheOptions,
-    OcspOptions,
-    OcspPeerOptions,
     ServerOptions,
     TlsOptions,
 )
@@ -338,31 +333,6 @@ def fault(text: str) -> str:
     with pytest.raises(ConfError) as found:
         options(text)
     return str(found.value).split(": ", 1)[1]
-
-
-def test_short_and_long_forms_are_read() -> None:
-    assert options("").ocsp is None and options("").ocsp_cache is None
-    assert options("ocsp: true").ocsp == OcspOptions("auto") and options("ocsp: false").ocsp == OcspOptions("never")
-    both = ("http://a", "http://b")
-    assert options('ocsp { mode: Must, urls: ["http://a", "http://b"] }').ocsp == OcspOptions("must", both)
-    assert options('ocsp { url: "http://a" }').ocsp == OcspOptions("auto", both[:1])
-    assert options("ocsp_cache: false").ocsp_cache == OcspCacheOptions("none")
-    long = 'ocsp_cache { type: LOCAL, local_store: x, preserve_revoked: true, save_interval: "1m" }'
-    assert options(long).ocsp_cache == OcspCacheOptions("local", "x", True, 60.0)
-    assert options("ocsp_cache { save_interval: 0.2 }").ocsp_cache == OcspCacheOptions(save_interval_s=1.0)
-
-
-def test_peers_are_checked_as_the_block_says() -> None:
-    tls = options("tls { verify: true, ocsp_peer: true }").tls
-    assert tls is not None and tls.ocsp_peer == OcspPeerOptions(verify=True) and tls.checks_peers
-    text = (
-        'ocsp_peer { verify: true, ca_timeout: 1.5, allowed_clockskew: "1m", warn_only: true, unknown_is_good: true, '
-        "allow_when_ca_unreachable: true, cache_ttl_when_next_update_unset: 10 }"
-    )
-    tls = options(f"tls {{ verify: true, {text} }}").tls
-    assert tls is not None and tls.ocsp_peer == OcspPeerOptions(True, 1.5, 60.0, True, True, True, 10.0)
-    tls = options("tls { ocsp_peer { ca_timeout: -1, allowed_clockskew: -1 } }").tls
-    assert tls is not None and tls.ocsp_peer == OcspPeerOptions() and not tls.checks_peers
 
 
 @pytest.mark.parametrize("block", ["%s", "leafnodes { port: -1, %s }", "websocket { port: -1, %s }"])

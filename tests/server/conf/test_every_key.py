@@ -4,8 +4,6 @@ keys.yaml has the keys of nats-server 2.15.2 (server/opts.go) by the function th
 which it can be tried. Where the sources of that version are in Go's folder of modules, they are compared with the list.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from pathlib import Path

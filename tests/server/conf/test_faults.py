@@ -1,7 +1,5 @@
 """What is wrong with a nats.conf is said at its place, as are numbers in the place of durations."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from pathlib import Path

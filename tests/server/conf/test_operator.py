@@ -1,7 +1,5 @@
 """The keys of nats.conf for operators; texts are the reference's."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """When what one side of a link did has got across."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

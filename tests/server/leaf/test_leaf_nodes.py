@@ -1,7 +1,5 @@
 """Leaf nodes of a running server, and the remotes that it asks."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import threading

@@ -1,7 +1,5 @@
 """Leaf nodes that reach their hub through an HTTP proxy: the tunnel and its faults, on both servers."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import json

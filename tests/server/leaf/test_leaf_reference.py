@@ -1,7 +1,5 @@
 """Leaf nodes between processes, in clear, under TLS and through WebSocket, with natsctl and the reference server."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator

@@ -1,7 +1,5 @@
 """A disk with room for tests of the monitor, and a headless Chromium for the status page, where one is installed."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

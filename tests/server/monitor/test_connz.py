@@ -1,7 +1,5 @@
 """Pages about connections and accounts."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import AsyncIterator, Generator

@@ -54,15 +54,6 @@ async def test_without_jetstream_jsz_says_so_and_health_is_as_configured() -> No
         assert (health[0], demand[0]) == (200, 200)
 
 
-async def test_unknown_pages_are_404_and_every_method_is_answered() -> None:
-    async with ServerInstance(OPTIONS) as server:
-        answers = await asyncio.to_thread(
-            ask, server.port_of("monitoring"), ("GET", "/nothing"), ("POST", "/varz"), ("HEAD", "/varz")
-        )
-        assert [status for status, _ in answers] == [404, 200, 200]
-        assert answers[2][1] == b""
-
-
 @pytest.mark.parametrize(("age_s", "text"), [(0, "0s"), (61, "1m1s"), (3600, "1h0m0s"), (90061, "1d1h1m1s")])
 def test_uptime_begins_with_its_largest_unit(age_s: int, text: str) -> None:
     assert uptime(age_s * 10**9) == text

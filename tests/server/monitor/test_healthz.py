@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import errno
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -17,10 +15,7 @@ from natsctl.client.manager import Manager
 from natsctl.client.servers import resolve
 from natsctl.client.settings import Settings
 from natsctl.server.instance import ServerInstance
-from natsctl.server.log.lines import Log
 from natsctl.server.monitor.healthz import HealthzOptions, healthz
-from natsctl.server.monitor.http import HttpRequest
-from natsctl.server.monitor.pages import Monitor
 from natsctl.server.options import ServerOptions
 from natsctl.store.disk import File, PosixDisk, PosixFile
 from tests.support import patient_client
@@ -76,23 +71,6 @@ async def test_details_list_everything_that_is_wrong(server: ServerInstance) -> 
 async def test_a_fault_of_the_store_that_is_no_stream_s_is_told(server: ServerInstance) -> None:
     server.store.report_fault("the journal cannot be written")
     assert asked(server)["error"] == "the journal cannot be written"
-
-
-async def test_what_is_wrong_is_logged_as_the_reference_logs_it(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    options = ServerOptions(host="127.0.0.1", port=-1, jetstream=True, store_dir=tmp_path / "own")
-    async with ServerInstance(options, Log(with_time=False)) as server:
-        break_stream(server, "$G/BAD")
-        monitor = Monitor(server)
-        for query in ("", "?details=1", "?js-enabled=1"):
-            monitor.answer(HttpRequest("GET", "/healthz" + query))
-    told = [line.partition("[WRN] ")[2] for line in capfd.readouterr().err.splitlines() if "Healthcheck" in line]
-    assert told == [
-        "Healthcheck failed: \"JetStream stream '$G > BAD' could not be recovered\"",
-        "Healthcheck failed: 1 errors",
-        "Healthcheck: js-enabled deprecated, use js-enabled-only instead",
-    ]
 
 
 async def checked(server: ServerInstance, stream: str) -> list[str]:

@@ -1,7 +1,4 @@
-from __future__ import annotations
-
 import asyncio
-import ssl
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from unittest.mock import patch
@@ -195,20 +192,3 @@ async def test_stopping_ends_idle_connections() -> None:
         await reader.readuntil(b"/a")
     assert await asyncio.wait_for(reader.read(), PATIENCE_S) == b""
     writer.close()
-
-
-async def test_plain_requests_do_not_hurt_a_listener_with_tls(tmp_path_factory: pytest.TempPathFactory) -> None:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    server = HttpServer("127.0.0.1", -1, answer, context=context)
-    await server.start()
-    try:
-        assert not (await _refused(server.port)).startswith(b"HTTP/1.1 200")
-    finally:
-        await server.stop()
-
-
-async def _refused(port: int) -> bytes:
-    try:
-        return await talk(port, get("/a", LAST))
-    except ConnectionError:
-        return b""

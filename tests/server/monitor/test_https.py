@@ -1,7 +1,5 @@
 """HTTPS with a base path, a token and connections over TLS: as the reference shows them."""
 
-from __future__ import annotations
-
 import asyncio
 import http.client
 import json

@@ -1,7 +1,5 @@
 """The list of problems: what is in it, what is not, and what comes first."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path

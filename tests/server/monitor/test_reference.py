@@ -1,7 +1,5 @@
 """The same configuration and the same clients on both servers: what every endpoint answers, compared key by key."""
 
-from __future__ import annotations
-
 import asyncio
 import http.client
 import json

@@ -1,7 +1,5 @@
 """The status page in a browser: what it shows, what it survives, and what it must never run."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path

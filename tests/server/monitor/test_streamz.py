@@ -1,7 +1,5 @@
 """Pages of streams and consumers: their order, their search, and the slices in which they are found."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Flags of the command line, and signals to running servers."""
 
-from __future__ import annotations
-
 import os
 import signal
 from pathlib import Path
@@ -133,10 +131,6 @@ def test_what_cannot_be_understood_is_named(argv: list[str], text: str) -> None:
 def test_flags_are_read_as_go_reads_them(argv: list[str], values: dict[str, object], rest: list[str]) -> None:
     given = parse_flags(argv, SPECS)
     assert (given.values, given.rest) == (values, rest)
-
-
-def test_the_spelling_used_is_kept_for_messages() -> None:
-    assert parse_flags(["--port=1"], SPECS).spelled == {"port": "--port"}
 
 
 @pytest.fixture

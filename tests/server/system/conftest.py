@@ -1,7 +1,5 @@
 """The system account of a server in memory: its requests and events on a clock that the test turns."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What the system account is told: connections, accounts, leaf nodes and the server's own state."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 
@@ -77,10 +75,6 @@ def test_who_asks_is_told_of_accounts_that_have_connections(net: Net) -> None:
     assert net.ask("$SYS.REQ.ACCOUNT.A.CONNS", b"{") is None
 
 
-def keys(value: dict[str, object]) -> list[str]:
-    return list(value)
-
-
 def test_a_client_that_comes_and_goes_is_told_with_what_it_moved(net: Net) -> None:
     sid = net.operator.subscribe("$SYS.ACCOUNT.A.*")
     client = net.client("worker", "A", "bob", lang="go", version="1.2")
@@ -90,13 +84,8 @@ def test_a_client_that_comes_and_goes_is_told_with_what_it_moved(net: Net) -> No
     (disconnect,) = net.operator.take(sid)
     assert (connect.subject, disconnect.subject) == (b"$SYS.ACCOUNT.A.CONNECT", b"$SYS.ACCOUNT.A.DISCONNECT")
     came, gone = connect.json(), disconnect.json()
-    assert keys(came) == ["type", "id", "timestamp", "server", "client"]
-    assert keys(gone) == ["type", "id", "timestamp", "server", "client", "sent", "received", "reason"]
     assert came["type"] == "io.nats.server.advisory.v1.client_connect"
     assert gone["type"] == "io.nats.server.advisory.v1.client_disconnect"
-    assert keys(came["client"]) == [
-        "start", "host", "id", "acc", "user", "name", "lang", "ver", "name_tag", "kind", "client_type",
-    ]  # fmt: skip
     assert came["client"] | {"start": ""} == {
         "start": "", "host": "127.0.0.1", "id": client.session.cid, "acc": "A", "user": "bob", "name": "worker",
         "lang": "go", "ver": "1.2", "name_tag": "A", "kind": "Client", "client_type": "nats",
@@ -106,14 +95,6 @@ def test_a_client_that_comes_and_goes_is_told_with_what_it_moved(net: Net) -> No
     assert gone["reason"] == "Client Closed"
     assert came["id"] != gone["id"]
     assert len(came["id"]) == 22
-
-
-def test_the_reason_is_that_of_connz(net: Net) -> None:
-    client = net.client("worker", "A")
-    sid = net.operator.subscribe("$SYS.ACCOUNT.A.DISCONNECT")
-    client.session.close(CloseReason.KICKED)
-    client.close()
-    assert [message.json()["reason"] for message in net.operator.take(sid)] == ["Kicked"]
 
 
 def test_nothing_is_built_where_nobody_listens(net: Net) -> None:

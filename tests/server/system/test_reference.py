@@ -1,7 +1,5 @@
 """The same requests and the same clients on both servers: what the system account answers and tells, key by key."""
 
-from __future__ import annotations
-
 import asyncio
 import gzip
 import json

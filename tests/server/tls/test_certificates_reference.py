@@ -1,7 +1,5 @@
 """Certificates name the same users on natsctl's server and on nats-server, and are worth the same when they end."""
 
-from __future__ import annotations
-
 import json
 import socket
 import ssl

@@ -1,7 +1,5 @@
 """Checks of other sides at their responders: what waits, what does not, and what bounds it."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import json

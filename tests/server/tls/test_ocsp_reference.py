@@ -1,7 +1,5 @@
 """Checks of clients at OCSP responders, on natsctl's server and on the reference: outcome, log, events and varz."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

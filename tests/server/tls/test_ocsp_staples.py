@@ -1,7 +1,5 @@
 """Staples: what clients see, which certificates get them, renewal, and the end of a server that is revoked."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 import socket

@@ -1,7 +1,5 @@
 """What clients meet on a TLS listener, on natsctl's server and on the reference: the same words in every mode."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json

@@ -95,14 +95,6 @@ async def test_why_a_request_was_refused_is_in_the_log(log: ListLog) -> None:
             assert log.said(f"websocket handshake error: {reason}")
 
 
-@pytest.mark.parametrize("body", [b"0\r\n\r\n", b"3\r\nabc\r\n0\r\n\r\n"], ids=["empty", "some"])
-async def test_a_body_came_too_early(log: ListLog, body: bytes) -> None:
-    async with serving(log, websocket=CLEAR) as server:
-        said = await answer(server.port_of("websocket"), request(Transfer_Encoding="chunked") + body)
-    assert said == b"<end>"
-    assert log.said("client sent data before handshake is complete")
-
-
 async def test_an_allowed_origin_comes_in(log: ListLog) -> None:
     async with serving(websocket=replace(CLEAR, allowed_origins=("https://app.example.com",))) as server:
         port = server.port_of("websocket")

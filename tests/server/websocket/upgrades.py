@@ -1,7 +1,5 @@
 """WebSocket requests and frames by hand, for the tests that look at answers byte by byte."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections.abc import AsyncIterator
