@@ -1,7 +1,6 @@
 """Flags of every command: what each of them does to a command that is run."""
 
 import contextlib
-import json
 import os
 import socket
 import threading
@@ -11,46 +10,19 @@ from typing import Any
 import pytest
 
 from natsctl.api.times import parse_time
+from tests.client.conftest import FakeServer, serving
 from tests.support.commands import Run
 
 pytestmark = pytest.mark.ours("what a client says and shows")
 
 
-def _connect_line(listening: socket.socket, found: list[dict[str, Any]]) -> None:
-    """What a client says in each CONNECT to a server that refuses it."""
-    while True:
-        try:
-            client, _ = listening.accept()
-        except OSError:  # the test is over
-            return
-        with client:
-            _refuse(client, found)
-
-
-def _refuse(client: socket.socket, found: list[dict[str, Any]]) -> None:
-    with contextlib.suppress(OSError):
-        info = {"server_id": "X", "version": "2.15.2", "headers": True, "max_payload": 1048576, "proto": 1}
-        client.sendall(f"INFO {json.dumps({**info, 'auth_required': True, 'nonce': 'abc'})}\r\n".encode())
-        read = b""
-        while b"\r\n" not in read:
-            if not (part := client.recv(4096)):
-                return
-            read += part
-        client.sendall(b"-ERR 'Authorization Violation'\r\n")  # so that nobody waits
-        found.append(json.loads(read.partition(b"CONNECT ")[2].partition(b"\r\n")[0]))
-
-
 def _connect(natsctl: Run, *flags: str, stdin: bytes | None = None) -> dict[str, Any]:
-    found: list[dict[str, Any]] = []
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        thread = threading.Thread(target=_connect_line, args=(listening, found))
-        thread.start()
-        natsctl(
-            "-s", f"127.0.0.1:{listening.getsockname()[1]}", "--timeout", "30s", *flags, "stream", "ls", stdin=stdin
-        )
-        listening.shutdown(socket.SHUT_RDWR)  # closing alone leaves `accept` waiting
-        thread.join()
-    return found[0]
+    """What a client says in CONNECT to a server that refuses it."""
+    fake = FakeServer(auth_required=True, nonce="abc")
+    fake.login_error = "Authorization Violation"  # so that nobody waits
+    with serving(fake) as url:
+        natsctl("-s", url, "--timeout", "30s", *flags, "stream", "ls", stdin=stdin)
+    return fake.connects[0]
 
 
 def test_the_server_is_told_who_connects(natsctl: Run, tmp_path: Path) -> None:

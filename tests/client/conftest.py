@@ -2,8 +2,9 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Self
 
 import pytest
@@ -110,6 +111,30 @@ class FakeServer(Listener):
             answer = self.first.pop(subject, None) or self.answers[subject]
             writer.write(b"MSG %b %b %d\r\n%b\r\n" % (reply.encode(), sid.encode(), len(answer), answer))
         return True
+
+
+@contextmanager
+def serving(fake: FakeServer) -> Iterator[str]:
+    """Run the fake server beside this thread, which blocks."""
+    loop, ready, end = asyncio.new_event_loop(), threading.Event(), asyncio.Event()
+
+    async def serve() -> None:
+        async with fake.running():
+            ready.set()
+            await end.wait()
+
+    def run() -> None:
+        with asyncio.Runner(loop_factory=lambda: loop) as runner:
+            runner.run(serve())
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        assert ready.wait(60)
+        yield fake.url
+    finally:
+        loop.call_soon_threadsafe(end.set)
+        thread.join()
 
 
 @pytest.fixture

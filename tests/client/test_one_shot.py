@@ -3,7 +3,6 @@
 import asyncio
 import json
 import socket
-import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -19,36 +18,13 @@ from natsctl.client.manager import Manager
 from natsctl.client.one_shot import NeedsMoreError, open_plain, open_wire
 from natsctl.client.servers import Target, resolve
 from natsctl.client.settings import Settings
+from tests.client.conftest import serving
 
 SUBJECT = "$JS.API.STREAM.INFO.ORDERS"
 
 
 def _target(url: str, timeout_s: float | None = None, **settings: Any) -> Target:
     return resolve(Settings(url=url, timeout_s=timeout_s, **settings), {"HOME": "/nowhere"})
-
-
-@contextmanager
-def _serving(fake: Any) -> Iterator[str]:
-    """Run the fake server beside this thread, which blocks."""
-    loop, ready, end = asyncio.new_event_loop(), threading.Event(), asyncio.Event()
-
-    async def serve() -> None:
-        async with fake.running():
-            ready.set()
-            await end.wait()
-
-    def run() -> None:
-        with asyncio.Runner(loop_factory=lambda: loop) as runner:
-            runner.run(serve())
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
-        assert ready.wait(60)
-        yield fake.url
-    finally:
-        loop.call_soon_threadsafe(end.set)
-        thread.join()
 
 
 @contextmanager
@@ -91,12 +67,12 @@ def test_results_and_errors_of_a_server_are_those_over_nats_py(server: Any, doma
 )
 def test_an_answer_is_understood_as_over_nats_py(fake: Any, answer: bytes) -> None:
     fake.answers[SUBJECT] = answer
-    with _serving(fake) as url:
+    with serving(fake) as url:
         assert _outcome(_target(url), plain=True) == _outcome(_target(url), plain=False)
 
 
 def test_no_answer_is_worded_as_over_nats_py(fake: Any) -> None:
-    with _serving(fake) as url:
+    with serving(fake) as url:
         ours, theirs = (_outcome(_target(url), plain=plain, wait_s=0.1) for plain in (True, False))
     assert ours == theirs
     assert "no answer on" in str(ours)
@@ -112,7 +88,7 @@ def test_a_silent_server_is_unreachable_within_the_timeout() -> None:
 @pytest.mark.parametrize("fault", ["refused", "fatal"])
 def test_a_refused_subject_and_a_lost_connection_are_left_to_nats_py(fake: Any, fault: str) -> None:
     getattr(fake, fault).add(SUBJECT)
-    with _serving(fake) as url, _plain(_target(url)) as connection, pytest.raises(NeedsMoreError):
+    with serving(fake) as url, _plain(_target(url)) as connection, pytest.raises(NeedsMoreError):
         completed(connection.request(SUBJECT))
 
 
@@ -120,16 +96,16 @@ def test_a_refused_subject_and_a_lost_connection_are_left_to_nats_py(fake: Any, 
 def test_a_message_that_was_perhaps_taken_is_not_sent_again(fake: Any, sending: str) -> None:
     fake.fatal.add(SUBJECT)
     lost = pytest.raises(ConnectionLostError, match="was lost")
-    with _serving(fake) as url, _plain(_target(url), changes=True) as connection, lost:
+    with serving(fake) as url, _plain(_target(url), changes=True) as connection, lost:
         completed(getattr(connection, sending)(SUBJECT))
-    with _serving(fake) as url, _plain(_target(url)) as connection, pytest.raises(NeedsMoreError):
+    with serving(fake) as url, _plain(_target(url)) as connection, pytest.raises(NeedsMoreError):
         completed(getattr(connection, sending)(SUBJECT))
 
 
 @pytest.mark.parametrize("sending", ["publish", "request"])
 def test_a_message_that_was_refused_is_left_to_nats_py(fake: Any, sending: str) -> None:
     fake.refused.add(SUBJECT)
-    with _serving(fake) as url, _plain(_target(url), changes=True) as connection, pytest.raises(NeedsMoreError):
+    with serving(fake) as url, _plain(_target(url), changes=True) as connection, pytest.raises(NeedsMoreError):
         completed(getattr(connection, sending)(SUBJECT))
 
 
@@ -140,7 +116,7 @@ class _Inboxes(set[str]):
 
 def test_a_message_without_an_inbox_for_its_answer_is_not_sent_again(fake: Any) -> None:
     fake.refused = _Inboxes()
-    with _serving(fake) as url:
+    with serving(fake) as url:
         refused = pytest.raises(NotAuthorisedError, match=r"not authorised to subscribe to _INBOX\.\w+\.\*")
         with _plain(_target(url), changes=True) as connection, refused:
             completed(connection.request(SUBJECT))
@@ -176,7 +152,7 @@ def test_pages_of_a_list_are_asked_for_ahead(fake: Any) -> None:
     names = "$JS.API.STREAM.NAMES"
     fake.first[names] = b'{"total": 5, "limit": 2, "streams": ["A", "B"]}'
     fake.answers[names] = b'{"total": 5, "limit": 2, "streams": ["C", "B"]}'
-    with _serving(fake) as url, _plain(_target(url)) as connection:
+    with serving(fake) as url, _plain(_target(url)) as connection:
         assert completed(Manager(connection).stream_names()) == ["A", "B", "C"]
         fake.first[names] = b'{"total": 5, "limit": 2, "streams": ["A", "B"]}'
         fake.answers[names] = b'{"error": {"code": 500, "description": "boom"}}'
@@ -187,7 +163,7 @@ def test_pages_of_a_list_are_asked_for_ahead(fake: Any) -> None:
 
 def test_answers_are_read_in_any_order_and_dropped_unread(fake: Any) -> None:
     fake.answers |= {"a": b"1", "b": b"2", "c": b"3"}
-    with _serving(fake) as url:
+    with serving(fake) as url:
         wire = open_wire(_target(url), "test", 60)
         a, b, c = (wire.ask(subject, b"", b"") for subject in "abc")
         wire.forget(b)
@@ -215,7 +191,7 @@ def test_names_of_a_list_that_is_read_again_are_printed_once(capsys: pytest.Capt
 @pytest.mark.parametrize("subject", ["", "a b", "a\udc80"])
 def test_what_cannot_be_sent_is_left_to_nats_py(fake: Any, subject: str) -> None:
     fake.answers["b"] = b""
-    with _serving(fake) as url, _plain(_target(url), changes=True) as connection:
+    with serving(fake) as url, _plain(_target(url), changes=True) as connection:
         completed(connection.request("b"))
         with pytest.raises(NeedsMoreError):
             completed(connection.request(subject))
@@ -231,7 +207,7 @@ def test_what_cannot_be_sent_is_left_to_nats_py(fake: Any, subject: str) -> None
 @pytest.mark.parametrize("tls", [False, True])
 def test_a_refused_login_or_tls_that_the_server_wants_is_left_to_nats_py(fake: Any, tls: bool) -> None:
     fake.info["tls_required"], fake.login_error = tls, "" if tls else "Authorization Violation"
-    with _serving(fake) as url, pytest.raises(NeedsMoreError):
+    with serving(fake) as url, pytest.raises(NeedsMoreError):
         open_plain(_target(url), "test")
     assert bool(fake.connects) is not tls
 
@@ -257,13 +233,13 @@ def test_other_targets_are_left_to_nats_py(url: str, settings: dict[str, Any]) -
 
 
 def test_an_unreadable_secret_is_a_usage_error(fake: Any) -> None:
-    with _serving(fake) as url, pytest.raises(UsageError, match="token: not base64"):
+    with serving(fake) as url, pytest.raises(UsageError, match="token: not base64"):
         open_plain(_target(url, token="data:;base64,?"), "test")
 
 
 def test_several_requests_share_an_inbox(fake: Any) -> None:
     fake.answers["a"] = b"1"
-    with _serving(fake) as url, _plain(_target(url, inbox_prefix="_MINE")) as connection:
+    with serving(fake) as url, _plain(_target(url, inbox_prefix="_MINE")) as connection:
         assert [completed(connection.request("a")).body for _ in range(3)] == [b"1"] * 3
     assert len(fake.subscribed) == 1
     assert fake.subscribed[0].startswith("_MINE.")
@@ -284,7 +260,7 @@ def test_one_message_is_sent_at_once_and_its_answer_read_into_a_small_buffer(
         return read(wire, timeout_s, max_bytes)
 
     fake.answers.update(a=b"1", b=bytes(4 * FIRST_READ_BYTES))
-    with _serving(fake) as url, _plain(_target(url)) as connection:
+    with serving(fake) as url, _plain(_target(url)) as connection:
         monkeypatch.setattr(BlockingConnection, "send", counted_send)
         monkeypatch.setattr(BlockingConnection, "read", counted_read)
         for _ in range(3):

@@ -3,7 +3,10 @@
 Features are drawn one by one, and each is kept if the rules of servers still accept the whole.
 """
 
+import json
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from string import Template
 from typing import Any
 
 from hypothesis import strategies as st
@@ -38,120 +41,46 @@ texts = st.one_of(
     st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=30),
 )
 metadata = st.dictionaries(texts.filter(lambda key: not key.startswith(("_nats.", "natsctl."))), texts, max_size=3)
-tokens = st.text("abcxyz019", min_size=1, max_size=4)
-times = st.sampled_from(["2024-01-01T00:00:00Z", "2023-06-30T23:59:59.123456789Z", "2020-02-29T12:00:00+02:00"])
-yes = st.just(True)
+STRATEGIES: dict[str, st.SearchStrategy[Any]] = {
+    "duration": durations,
+    "window": durations.map(lambda ns: min(ns, 3600 * SECOND)),
+    "seconds": st.integers(1, 1000).map(lambda seconds: seconds * SECOND),
+    "backoff": st.lists(durations, min_size=1, max_size=3),
+    "size": sizes,
+    "small": small,
+    "text": texts,
+    "metadata": metadata,
+    "limits": st.fixed_dictionaries(
+        {}, optional={"inactive_threshold": durations, "max_ack_pending": st.integers(1500, 3000)}
+    ),
+}
+
+
+def _features(kind: str, own: str) -> dict[str, st.SearchStrategy[Any]]:
+    """The table of this kind in random_accounts.json: lists have the values themselves, names are strategies."""
+    table = json.loads(Template(Path(__file__).with_suffix(".json").read_text()).substitute(own=own))[kind]
+    return {name: STRATEGIES[of] if isinstance(of, str) else st.sampled_from(of) for name, of in table.items()}
 
 
 def _origin(name: str) -> st.SearchStrategy[Config]:
-    transform = st.fixed_dictionaries({"src": st.just("s.>"), "dest": st.sampled_from(["t.>", "", "u.>"])})
-    extras = st.one_of(
-        st.just({}),
-        st.integers(1, 100).map(lambda seq: {"opt_start_seq": seq}),
-        times.map(lambda at: {"opt_start_time": at}),
-        st.just({"filter_subject": "s.x.>"}),
-        transform.map(lambda one: {"subject_transforms": [one]}),
-        st.just({"external": {"api": "$JS.hub.API", "deliver": ""}}),
-        st.just({"external": {"api": "OTHER.API", "deliver": "other.deliver"}}),
-    )
-    return extras.map(lambda extra: {"name": name, **extra})
+    return st.one_of(*_features("origin", "").values()).map(lambda extra: {"name": name, **extra})
 
 
 def _stream_features(index: int, origins: list[str]) -> dict[str, st.SearchStrategy[Any]]:
-    names = st.sampled_from([*origins, "ELSEWHERE"])
-    subject = f"s{index}"
+    names, own = st.sampled_from([*origins, "ELSEWHERE"]), f"s{index}"
+    subjects = [f"{own}.a.>", f"{own}.b.*", f"{own}.c", f"{own}.d.*.e"]
     return {
-        "subjects": st.lists(
-            st.sampled_from([f"{subject}.a.>", f"{subject}.b.*", f"{subject}.c", f"{subject}.d.*.e"]),
-            min_size=1,
-            unique=True,
-        ),
+        **_features("stream", own),
+        "subjects": st.lists(st.sampled_from(subjects), min_size=1, unique=True),
         "mirror": names.flatmap(_origin),
         "sources": st.lists(names.flatmap(_origin), min_size=1, max_size=3, unique_by=lambda one: one["name"]),
-        "description": texts,
-        "retention": st.sampled_from(["interest", "workqueue"]),
-        "max_consumers": st.integers(8, 100),
-        "max_msgs": small,
-        "max_bytes": sizes,
-        "max_age": durations,
-        "max_msgs_per_subject": small,
-        "max_msg_size": st.integers(1, 2**30),
-        "discard": st.just("new"),
-        "storage": st.just("memory"),
-        "no_ack": yes,
-        "duplicate_window": durations.map(lambda ns: min(ns, 3600 * SECOND)),
-        "placement": st.sampled_from([{"cluster": "here"}, {"tags": ["az:1", "ssd"]}]),
-        "compression": st.just("s2"),
-        "first_seq": st.integers(1, 2**40),
-        "subject_transform": st.just({"src": f"{subject}.c", "dest": f"{subject}.moved"}),
-        "republish": st.sampled_from(
-            [
-                {"src": f"{subject}.>", "dest": f"again.{subject}.>"},
-                {"src": ">", "dest": f"r{index}.>", "headers_only": True},
-            ]
-        ),
-        "allow_direct": yes,
-        "mirror_direct": yes,
-        "discard_new_per_subject": yes,
-        "deny_delete": yes,
-        "deny_purge": yes,
-        "allow_rollup_hdrs": yes,
-        "consumer_limits": st.fixed_dictionaries(
-            {}, optional={"inactive_threshold": durations, "max_ack_pending": st.integers(1500, 3000)}
-        ),
-        "allow_msg_ttl": yes,
-        "subject_delete_marker_ttl": st.integers(1, 1000).map(lambda seconds: seconds * SECOND),
-        "allow_msg_counter": yes,
-        "allow_atomic": yes,
-        "allow_msg_schedules": yes,
-        "persist_mode": st.just("async"),
-        "allow_batched": yes,
-        "metadata": metadata,
     }
 
 
 def _consumer_features(subjects: list[str], index: int) -> dict[str, st.SearchStrategy[Any]]:
     some = st.sampled_from(subjects or ["s0.x"])
-    return {
-        "deliver_subject": st.just(f"deliver.d{index}"),
-        "deliver_group": tokens,
-        "ack_policy": st.sampled_from(["explicit", "all"]),
-        "description": texts,
-        "deliver_policy": st.sampled_from(["new", "last"]),
-        "ack_wait": durations,
-        "max_deliver": st.integers(3, 100),
-        "backoff": st.lists(durations, min_size=1, max_size=3),
-        "filter_subject": some,
-        "filter_subjects": st.lists(some, min_size=1, max_size=3, unique=True),
-        "replay_policy": st.just("original"),
-        "rate_limit_bps": st.integers(1, 2**40),
-        "sample_freq": st.sampled_from(["100", "50%", "0%", "7"]),
-        "max_waiting": small,
-        "max_ack_pending": st.one_of(st.just(-1), st.integers(1, 1500)),
-        "idle_heartbeat": durations,
-        "flow_control": yes,
-        "headers_only": yes,
-        "max_batch": small,
-        "max_expires": durations,
-        "max_bytes": st.one_of(sizes.filter(lambda size: size < 2**31), small),
-        "inactive_threshold": durations,
-        "num_replicas": st.just(1),
-        "mem_storage": yes,
-        "metadata": metadata,
-        "pause_until": st.just("2099-01-01T00:00:00Z"),
-        "priority": st.sampled_from(
-            [
-                {"priority_policy": "overflow", "priority_groups": ["jobs"]},
-                {"priority_policy": "pinned_client", "priority_groups": ["a"], "priority_timeout": 5 * SECOND},
-                {"priority_policy": "pinned_client", "priority_groups": ["on"]},
-                {"priority_policy": "prioritized", "priority_groups": ["1e3"]},
-            ]
-        ),
-        "start": st.one_of(
-            st.integers(1, 1000).map(lambda seq: {"deliver_policy": "by_start_sequence", "opt_start_seq": seq}),
-            times.map(lambda at: {"deliver_policy": "by_start_time", "opt_start_time": at}),
-        ),
-    }
+    filters = st.lists(some, min_size=1, max_size=3, unique=True)
+    return {**_features("consumer", f"d{index}"), "filter_subject": some, "filter_subjects": filters}
 
 
 _GROUPS = ("priority", "start")

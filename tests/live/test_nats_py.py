@@ -7,16 +7,14 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 from nats.aio.client import Client
 from nats.aio.msg import Msg
-from nats.errors import NoRespondersError
-from nats.errors import TimeoutError as NatsTimeout
 from nats.js import JetStreamContext
-from nats.js.errors import BadRequestError, KeyNotFoundError, KeyWrongLastSequenceError
+from nats.js.errors import BadRequestError
 from nats.js.kv import KeyValue
 from nats.js.object_store import ObjectStore
 
 from natsctl.testing.process import ServerProcess
 from tests.support import patient_client
-from tests.support.patient_client import PATIENCE_S, history_of, keys_of
+from tests.support.patient_client import PATIENCE_S, keys_of
 
 pytestmark = pytest.mark.both
 
@@ -49,67 +47,9 @@ async def orders(js: JetStreamContext) -> JetStreamContext:
 
 
 @pytest.fixture
-async def queue(js: JetStreamContext) -> JetStreamContext:
-    await js.add_stream(name="S", subjects=["s"])
-    return js
-
-
 async def fill(js: JetStreamContext, count: int) -> None:
     acks = await asyncio.gather(*(js.publish("ORDERS.new", b"%d" % number) for number in range(count)))
     assert [ack.seq for ack in acks] == list(range(1, count + 1))
-
-
-async def test_core_request_reply_queue_and_no_responders(client: Client) -> None:
-    async def answer(message: Msg) -> None:
-        await message.respond(message.data.upper())
-
-    await client.subscribe("service", queue="workers", cb=answer)
-    await client.subscribe("service", queue="workers", cb=answer)
-    assert (await client.request("service", b"hello")).data == b"HELLO"
-    with pytest.raises(NoRespondersError):
-        await client.request("nobody", b"")
-
-
-async def test_publish_dedupe_and_expected_sequence(orders: JetStreamContext) -> None:
-    js = orders
-    first = await js.publish("ORDERS.new", b"1", headers={"Nats-Msg-Id": "a"})
-    again = await js.publish("ORDERS.new", b"1", headers={"Nats-Msg-Id": "a"})
-    assert (first.seq, again.seq, again.duplicate) == (1, 1, True)
-    with pytest.raises(BadRequestError) as caught:
-        await js.publish("ORDERS.new", b"2", headers={"Nats-Expected-Last-Sequence": "7"})
-    assert caught.value.err_code == 10071
-    assert (await js.stream_info("ORDERS")).state.messages == 1
-
-
-async def test_pull_fetch_and_acks(orders: JetStreamContext) -> None:
-    js = orders
-    await fill(js, 300)
-    subscription = await js.pull_subscribe("ORDERS.new", "WORK")
-    got: list[bytes] = []
-    while len(got) < 300:
-        for message in await subscription.fetch(100, timeout=20):
-            got.append(message.data)
-            await message.ack_sync()
-    assert got == [b"%d" % number for number in range(300)]
-    info = await js.consumer_info("ORDERS", "WORK")
-    assert info.ack_floor is not None
-    assert (info.ack_floor.stream_seq, info.num_pending, info.num_ack_pending) == (300, 0, 0)
-    with pytest.raises(NatsTimeout):
-        await subscription.fetch(1, timeout=0.2)
-
-
-async def test_nak_term_and_progress(orders: JetStreamContext) -> None:
-    js = orders
-    await fill(js, 1)
-    subscription = await js.pull_subscribe("ORDERS.new", "WORK")
-    (message,) = await subscription.fetch(1, timeout=20)
-    await message.in_progress()
-    await message.nak()
-    (message,) = await subscription.fetch(1, timeout=20)
-    assert message.metadata.num_delivered == 2
-    await message.term()
-    with pytest.raises(NatsTimeout):
-        await subscription.fetch(1, timeout=0.3)
 
 
 async def test_push_and_ordered_consumers(orders: JetStreamContext) -> None:
@@ -179,41 +119,6 @@ async def test_a_watcher_of_nothing_is_told_the_end_at_once(js: JetStreamContext
     assert await seen(await bucket.watch("none"), 1) == [None]
 
 
-async def test_history_keeps_so_many_values_and_a_purge_leaves_one_marker(js: JetStreamContext) -> None:
-    bucket = await js.create_key_value(bucket="B", history=3)
-    for number in range(5):
-        await bucket.put("k", b"%d" % number)
-    assert [entry.value for entry in await history_of(bucket, "k")] == [b"2", b"3", b"4"]
-    assert (await bucket.get("k", revision=4)).value == b"3"
-    await bucket.purge("k")
-    assert [(entry.operation, entry.revision) for entry in await history_of(bucket, "k")] == [("PURGE", 6)]
-    with pytest.raises(KeyNotFoundError):
-        await bucket.get("k")
-    assert await bucket.create("k", b"again") == 7
-    assert (await bucket.status()).values == 2, "the marker and the new value"
-
-
-async def test_purge_deletes_leaves_values_alone(js: JetStreamContext) -> None:
-    bucket = await js.create_key_value(bucket="B")
-    await bucket.put("kept", b"1")
-    await bucket.put("gone", b"1")
-    await bucket.delete("gone")
-    await bucket.purge_deletes(olderthan=-1)
-    assert await keys_of(bucket) == ["kept"]
-    assert (await bucket.status()).values == 1
-
-
-async def test_a_delete_that_expects_another_revision_is_refused(js: JetStreamContext) -> None:
-    bucket = await js.create_key_value(bucket="B")
-    revision = await bucket.put("k", b"1")
-    with pytest.raises(KeyWrongLastSequenceError):
-        await bucket.update("k", b"2", last=revision + 1)
-    with pytest.raises(BadRequestError) as caught:
-        await bucket.delete("k", last=revision + 1)
-    assert caught.value.err_code == 10071
-    assert (await bucket.get("k")).value == b"1"
-
-
 async def test_keys_of_a_large_bucket_are_complete(js: JetStreamContext) -> None:
     bucket = await js.create_key_value(bucket="B")
     names = [f"key.{number}" for number in range(600)]
@@ -243,16 +148,3 @@ async def test_objects_of_many_chunks_are_replaced_listed_and_sealed(js: JetStre
     with pytest.raises(BadRequestError):
         await store.put("h", b"1")
     assert (await store.status()).sealed
-
-
-async def test_object_watchers_see_what_is_there_and_then_changes(js: JetStreamContext) -> None:
-    store = await js.create_object_store("O")
-    await store.put("a", b"1")
-    watcher = await store.watch()
-    first = [await watcher.updates(PATIENCE_S), await watcher.updates(PATIENCE_S)]  # nats.py's end mark may come first
-    assert [(info.name, info.deleted) for info in first if info] == [("a", False)]
-    assert None in first
-    await store.delete("a")
-    gone = await watcher.updates(PATIENCE_S)
-    assert gone is not None
-    assert (gone.name, gone.deleted) == ("a", True)

@@ -302,17 +302,8 @@ async def run_suite(sources: Path, work: Path, server: str, pattern: str | None)
 
 
 async def run_tests(sources: Path, log: Path, port: int, pattern: str | None) -> Results:
-    command = [
-        "go",
-        "test",
-        "-modfile=go_test.mod",
-        "-json",
-        "-vet=off",
-        "-count=1",
-        "-p=1",
-        f"-timeout={PACKAGE_TIMEOUT}",
-    ]
-    command += ["-tags=internal_testing", *(("-run", pattern) if pattern else ()), *PACKAGES]
+    flags = f"-modfile=go_test.mod -json -vet=off -count=1 -p=1 -timeout={PACKAGE_TIMEOUT} -tags=internal_testing"
+    command = ["go", "test", *flags.split(), *(("-run", pattern) if pattern else ()), *PACKAGES]
     environ = {**os.environ, "TESTER_NATS_URL": f"nats://localhost:{port}"}
     with log.open("wb") as out:
         process = await asyncio.create_subprocess_exec(*command, cwd=sources, env=environ, stdout=out, stderr=out)
