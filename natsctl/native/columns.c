@@ -322,101 +322,23 @@ static PyObject *tally(PyObject *module, PyObject *const *args, Py_ssize_t count
     return found;
 }
 
-PyDoc_STRVAR(narrow_doc, "narrow(column) -> bytes | None\n\n"
-                         "Return the numbers of a column in one or two bytes each, None where one needs more.");
-
-static PyObject *narrow(PyObject *module, PyObject *object)
-{
-    (void)module;
-    Py_buffer column;
-    if (read_column(object, 4, &column) < 0)
-        return NULL;
-    const uint32_t *numbers = column.buf;
-    Py_ssize_t size = column.len / 4;
-    uint32_t bits = 0;
-    for (Py_ssize_t at = 0; at < size; at++)
-        bits |= numbers[at];
-    int width = bits > UINT8_MAX ? 2 : 1;
-    PyObject *found = bits > UINT16_MAX ? Py_NewRef(Py_None) : PyBytes_FromStringAndSize(NULL, size * width);
-    if (found != NULL && found != Py_None) {
-        void *out = PyBytes_AsString(found);
-        for (Py_ssize_t at = 0; at < size; at++)
-            if (width == 1)
-                ((uint8_t *)out)[at] = (uint8_t)numbers[at];
-            else
-                ((uint16_t *)out)[at] = (uint16_t)numbers[at];
-    }
-    PyBuffer_Release(&column);
-    return found;
-}
-
 #define BLOCK 16 /* offsets of which the first is kept whole */
 
-PyDoc_STRVAR(split_doc, "split_offsets(column) -> tuple[bytes, bytes] | None\n\n"
-                        "Return every 16th offset and the lower halves of all; None where 16 reach over 64 KiB.");
+/* A column of numbers that stay, in as few bits each as the distance from the smallest to the largest needs. */
+typedef struct {
+    PyObject_HEAD
+    Py_ssize_t count;
+    uint32_t low, mask;
+    unsigned bits;
+    uint8_t *data; /* 8 bytes longer than the numbers, because any is read with what follows */
+} PackedColumn;
 
-static PyObject *split_offsets(PyObject *module, PyObject *object)
+static PyTypeObject *packed_type;
+
+static inline uint32_t packed_at(const PackedColumn *column, Py_ssize_t at)
 {
-    (void)module;
-    Py_buffer column;
-    if (read_column(object, 4, &column) < 0)
-        return NULL;
-    const uint32_t *offsets = column.buf;
-    Py_ssize_t size = column.len / 4;
-    int fits = 1;
-    for (Py_ssize_t at = 0; at < size && fits; at++) {
-        uint32_t anchor = offsets[at - at % BLOCK];
-        fits = offsets[at] >= anchor && offsets[at] - anchor <= UINT16_MAX;
-    }
-    if (!fits) {
-        PyBuffer_Release(&column);
-        return Py_NewRef(Py_None);
-    }
-    PyObject *anchors = PyBytes_FromStringAndSize(NULL, (size + BLOCK - 1) / BLOCK * 4);
-    PyObject *lows = PyBytes_FromStringAndSize(NULL, size * 2);
-    if (anchors != NULL && lows != NULL) {
-        uint32_t *anchor = (void *)PyBytes_AsString(anchors);
-        uint16_t *low = (void *)PyBytes_AsString(lows);
-        for (Py_ssize_t at = 0; at < size; at++)
-            low[at] = (uint16_t)offsets[at];
-        for (Py_ssize_t at = 0; at < size; at += BLOCK)
-            *anchor++ = offsets[at];
-    }
-    PyBuffer_Release(&column);
-    return Py_BuildValue("(NN)", anchors, lows);
-}
-
-PyDoc_STRVAR(join_doc, "join_offsets(anchors, lows, start, stop) -> bytes\n\n"
-                       "Return the offsets from one position to below another that were split.");
-
-static PyObject *join_offsets(PyObject *module, PyObject *const *args, Py_ssize_t count)
-{
-    (void)module;
-    if (takes("join_offsets", count, 4) < 0)
-        return NULL;
-    Py_ssize_t start = PyLong_AsSsize_t(args[2]), stop = PyLong_AsSsize_t(args[3]);
-    Py_buffer anchors, lows;
-    if (PyErr_Occurred() || read_column(args[0], 4, &anchors) < 0)
-        return NULL;
-    if (read_column(args[1], 2, &lows) < 0) {
-        PyBuffer_Release(&anchors);
-        return NULL;
-    }
-    PyObject *found = NULL;
-    if (start < 0 || stop < start || stop > lows.len / 2 || (stop + BLOCK - 1) / BLOCK > anchors.len / 4)
-        PyErr_SetString(PyExc_ValueError, "there are no such positions");
-    else
-        found = PyBytes_FromStringAndSize(NULL, (stop - start) * 4);
-    if (found != NULL) {
-        const uint32_t *anchor = anchors.buf;
-        const uint16_t *low = lows.buf;
-        uint32_t *out = (void *)PyBytes_AsString(found);
-        for (Py_ssize_t at = start; at < stop; at++)
-            *out++ = anchor[at / BLOCK] + (uint16_t)(low[at] - anchor[at / BLOCK]);
-    }
-    PyBuffer_Release(&lows);
-    PyBuffer_Release(&anchors);
-    return found;
+    uint64_t bit = (uint64_t)at * column->bits;
+    return column->low + ((uint32_t)(load_64(column->data + bit / 8) >> bit % 8) & column->mask);
 }
 
 /* Columns of numbers that a function works on. */
@@ -424,7 +346,10 @@ static PyObject *join_offsets(PyObject *module, PyObject *const *args, Py_ssize_
 static void close_columns(Py_buffer *columns, int count)
 {
     while (count--)
-        PyBuffer_Release(columns + count); /* does nothing for one that was not given */
+        if (columns[count].itemsize)
+            PyBuffer_Release(columns + count);
+        else
+            Py_XDECREF(columns[count].obj); /* packed, or not given */
 }
 
 /* Whether two columns lie in the same memory. */
@@ -437,18 +362,22 @@ static inline int overlap(const Py_buffer *one, const Py_buffer *two)
 static int open_column(int kind, PyObject *object, Py_buffer *column)
 {
     int width = kind | 0x20;
+    if (width == 'n' && Py_IS_TYPE(object, packed_type)) {
+        column->buf = column->obj = Py_NewRef(object);
+        return 0;
+    }
     if (PyObject_GetBuffer(object, column, PyBUF_FORMAT | (kind < 'a' ? PyBUF_WRITABLE : 0)) < 0)
         return -1;
     Py_ssize_t size = column->itemsize;
-    if (width == 'n' ? size == 1 || size == 2 || size == 4 : size == (width == 'b' ? 1 : width == 'i' ? 4 : 8))
+    if (size == (width == 'b' ? 1 : width == 'q' ? 8 : 4))
         return 0;
     PyBuffer_Release(column);
     PyErr_Format(PyExc_TypeError, "a column has %zd bytes a number, which is another width", size);
     return -1;
 }
 
-/* Opens a column for each letter: b, i and q have 1, 4 and 8 bytes a number, n 1, 2 or 4; a capital one is written to,
-   and may not overlap with another. `?` behind the letter allows None. -1 with an exception set, and then none is open. */
+/* Opens a column for each letter: b, i and q have 1, 4 and 8 bytes a number, n may be packed instead of 4;
+   a capital one is written to, and may not overlap with another. `?` behind the letter allows None. -1 with an exception set, and then none is open. */
 static int open_columns(const char *kinds, PyObject *const *args, Py_buffer *columns)
 {
     unsigned written = 0;
@@ -475,15 +404,15 @@ static int open_columns(const char *kinds, PyObject *const *args, Py_buffer *col
 
 static inline Py_ssize_t length_of(const Py_buffer *column)
 {
-    return column->len / (column->itemsize ? column->itemsize : 1);
+    if (column->itemsize)
+        return column->len / column->itemsize;
+    return column->obj ? ((const PackedColumn *)column->obj)->count : 0;
 }
 
-/* The number at a place of a column of 1, 2 or 4 bytes each. */
+/* The number at a place of a column of 4 bytes each, or of a packed one. */
 static inline uint32_t number_at(const Py_buffer *column, size_t at)
 {
-    if (column->itemsize == 2)
-        return ((const uint16_t *)column->buf)[at];
-    return column->itemsize == 1 ? ((const uint8_t *)column->buf)[at] : ((const uint32_t *)column->buf)[at];
+    return column->itemsize ? ((const uint32_t *)column->buf)[at] : packed_at(column->buf, (Py_ssize_t)at);
 }
 
 /* The sequence at a position: listed, or counted up from a base. */
@@ -885,19 +814,165 @@ static PyObject *renumber(PyObject *module, PyObject *const *args, Py_ssize_t co
     return found;
 }
 
+static inline uint8_t *put_word(uint8_t *at, uint32_t word)
+{
+    for (int byte = 0; byte < 4; byte++)
+        *at++ = (uint8_t)(word >> 8 * byte);
+    return at;
+}
+
+PyDoc_STRVAR(pack_doc, "pack_column(column) -> PackedColumn | None\n\n"
+                       "Return the numbers of a column in as few bits each as they need, None where that is 32.");
+
+static PyObject *pack_column(PyObject *module, PyObject *object)
+{
+    (void)module;
+    Py_buffer column;
+    if (read_column(object, 4, &column) < 0)
+        return NULL;
+    const uint32_t *numbers = column.buf;
+    Py_ssize_t count = column.len / 4;
+    uint32_t low = count ? numbers[0] : 0, high = low;
+    for (Py_ssize_t at = 1; at < count; at++) {
+        low = numbers[at] < low ? numbers[at] : low;
+        high = numbers[at] > high ? numbers[at] : high;
+    }
+    unsigned bits = 0, filled = 0;
+    while (bits < 32 && high - low >> bits)
+        bits++;
+    allocfunc allocate = (allocfunc)PyType_GetSlot(packed_type, Py_tp_alloc);
+    PackedColumn *packed = bits < 32 ? (PackedColumn *)allocate(packed_type, 0) : NULL;
+    uint8_t *out = packed ? PyMem_Malloc((size_t)count * bits / 8 + 16) : NULL;
+    if (out != NULL) {
+        *packed = (PackedColumn){packed->ob_base, count, low, (uint32_t)(((uint64_t)1 << bits) - 1), bits, out};
+        uint64_t left = 0;
+        for (Py_ssize_t at = 0; at < count; at++) {
+            left |= (uint64_t)(numbers[at] - low) << filled;
+            filled += bits;
+            if (filled >= 32) {
+                out = put_word(out, (uint32_t)left);
+                left >>= 32;
+                filled -= 32;
+            }
+        }
+        put_word(put_word(put_word(out, (uint32_t)left), (uint32_t)(left >> 32)), 0);
+    } else if (bits < 32) {
+        Py_CLEAR(packed);
+        PyErr_NoMemory();
+    }
+    PyBuffer_Release(&column);
+    return bits < 32 ? (PyObject *)packed : Py_NewRef(Py_None);
+}
+
+static Py_ssize_t packed_length(PyObject *object)
+{
+    return ((PackedColumn *)object)->count;
+}
+
+static PyObject *packed_item(PyObject *object, Py_ssize_t at)
+{
+    const PackedColumn *column = (PackedColumn *)object;
+    if (at >= 0 && at < column->count)
+        return PyLong_FromUnsignedLong(packed_at(column, at));
+    PyErr_SetString(PyExc_IndexError, "there is no such position");
+    return NULL;
+}
+
+static PyObject *packed_subscript(PyObject *object, PyObject *key)
+{
+    const PackedColumn *column = (PackedColumn *)object;
+    Py_ssize_t start, stop, step;
+    if (!PySlice_Check(key)) {
+        start = PyNumber_AsSsize_t(key, PyExc_IndexError);
+        return start == -1 && PyErr_Occurred() ? NULL : packed_item(object, start < 0 ? start + column->count : start);
+    }
+    if (PySlice_Unpack(key, &start, &stop, &step) < 0)
+        return NULL;
+    Buffer out;
+    Py_ssize_t count = PySlice_AdjustIndices(column->count, &start, &stop, step);
+    if (begin_u32(&out, count) < 0)
+        return NULL;
+    for (; count--; start += step)
+        add_u32(&out, packed_at(column, start));
+    return take_column(&out, 'I');
+}
+
+PyDoc_STRVAR(index_doc, "index(number, start)\n\nReturn the first position of a number from one on; raises ValueError.");
+
+static PyObject *packed_index(PyObject *object, PyObject *args)
+{
+    const PackedColumn *column = (PackedColumn *)object;
+    unsigned long number;
+    Py_ssize_t start;
+    if (!PyArg_ParseTuple(args, "kn", &number, &start))
+        return NULL;
+    for (Py_ssize_t at = start < 0 ? 0 : start; at < column->count; at++)
+        if (packed_at(column, at) == number)
+            return PyLong_FromSsize_t(at);
+    PyErr_SetString(PyExc_ValueError, "the number is not in the column");
+    return NULL;
+}
+
+PyDoc_STRVAR(total_doc, "total() -> int\n\nReturn the sum of the numbers.");
+
+static PyObject *packed_total(PyObject *object, PyObject *none)
+{
+    const PackedColumn *column = (PackedColumn *)object;
+    uint64_t total = 0;
+    (void)none;
+    for (Py_ssize_t at = 0; at < column->count; at++)
+        total += packed_at(column, at);
+    return PyLong_FromUnsignedLongLong(total);
+}
+
+static void packed_free(PyObject *object)
+{
+    PyTypeObject *type = Py_TYPE(object);
+    PyMem_Free(((PackedColumn *)object)->data);
+    ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
+    Py_DECREF(type);
+}
+
+static PyMethodDef packed_methods[] = {
+    {"index", packed_index, METH_VARARGS, index_doc},
+    {"total", packed_total, METH_NOARGS, total_doc},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyType_Slot packed_slots[] = {
+    {Py_tp_dealloc, packed_free},
+    {Py_tp_methods, packed_methods},
+    {Py_sq_length, packed_length},
+    {Py_sq_item, packed_item},
+    {Py_mp_length, packed_length},
+    {Py_mp_subscript, packed_subscript},
+    {0, NULL},
+};
+
+static PyType_Spec packed_specification = {
+    .name = "natsctl.native._native.PackedColumn",
+    .basicsize = sizeof(PackedColumn),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .slots = packed_slots,
+};
+
+int columns_init(PyObject *module)
+{
+    packed_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &packed_specification, NULL);
+    return packed_type == NULL ? -1 : PyModule_AddObjectRef(module, "PackedColumn", (PyObject *)packed_type);
+}
+
 PyMethodDef column_methods[] = {
     {"above", (PyCFunction)(void (*)(void))above, METH_FASTCALL, above_doc},
     {"anchor_offsets", (PyCFunction)(void (*)(void))anchor_offsets, METH_FASTCALL, anchor_doc},
     {"count_down", (PyCFunction)(void (*)(void))count_down, METH_FASTCALL, count_down_doc},
-    {"join_offsets", (PyCFunction)(void (*)(void))join_offsets, METH_FASTCALL, join_doc},
     {"mark", (PyCFunction)(void (*)(void))mark, METH_FASTCALL, mark_doc},
     {"matching", (PyCFunction)(void (*)(void))matching, METH_FASTCALL, matching_doc},
-    {"narrow", narrow, METH_O, narrow_doc},
+    {"pack_column", pack_column, METH_O, pack_doc},
     {"order", order, METH_O, order_doc},
     {"pick", (PyCFunction)(void (*)(void))pick, METH_FASTCALL, pick_doc},
     {"renumber", (PyCFunction)(void (*)(void))renumber, METH_FASTCALL, renumber_doc},
     {"sequences", (PyCFunction)(void (*)(void))sequences, METH_FASTCALL, sequences_doc},
-    {"split_offsets", split_offsets, METH_O, split_doc},
     {"sum_offsets", (PyCFunction)(void (*)(void))sum_offsets, METH_FASTCALL, sum_doc},
     {"surplus", (PyCFunction)(void (*)(void))surplus, METH_FASTCALL, surplus_doc},
     {"take_out", (PyCFunction)(void (*)(void))take_out, METH_FASTCALL, take_out_doc},

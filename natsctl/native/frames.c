@@ -209,7 +209,7 @@ void free_frames(Frames *run)
 }
 
 /* A column as an array. */
-static PyObject *take_column(Buffer *buffer, char typecode)
+PyObject *take_column(Buffer *buffer, char typecode)
 {
     PyObject *bytes = take_buffer(buffer);
     PyObject *column = bytes ? PyObject_CallFunction(array_type, "CO", typecode, bytes) : NULL;

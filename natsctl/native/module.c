@@ -27,7 +27,7 @@ static int execute(PyObject *module)
     for (size_t part = 0; part < sizeof parts / sizeof *parts; part++)
         if (PyModule_AddFunctions(module, parts[part]) < 0)
             return -1;
-    if (archive_init() < 0 || frames_init() < 0 || reading_init(module) < 0)
+    if (archive_init() < 0 || columns_init(module) < 0 || frames_init() < 0 || reading_init(module) < 0)
         return -1;
     return committer_init(module);
 }

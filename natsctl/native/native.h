@@ -17,6 +17,7 @@ extern PyMethodDef protocol_methods[];
 extern PyMethodDef reading_methods[];
 
 int archive_init(void);
+int columns_init(PyObject *module);
 int frames_init(void);
 int committer_init(PyObject *module);
 int reading_init(PyObject *module);
@@ -187,5 +188,8 @@ typedef struct {
 int put_frame_of(Frames *frames, const Piece part[4], uint64_t seq, uint64_t ts_ns, const Log *log);
 PyObject *take_frames(Frames *frames, uint64_t last_ts_ns);
 void free_frames(Frames *frames);
+
+/* frames.c: the bytes gathered so far as an array */
+PyObject *take_column(Buffer *buffer, char typecode);
 
 #endif

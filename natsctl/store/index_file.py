@@ -186,8 +186,8 @@ def _parse(data: bytes, segment: Readable, base: int, generation: int, table: Su
     if flags & SEALED:
         seal = frame.SEAL_BODY.pack(covers, end - SEAL_BYTES)
         scan.records.append(frame.FrameRecord(frame.SEAL, covers, seal, end - SEAL_BYTES, end, count))
-        scan.sizes, scan.sids = narrowed(scan.sizes), narrowed(scan.sids)
-        scan.offsets = packed(scan.offsets, scan.sizes, frame.FRAME_OVER_SIZE)
+        scan.sids = narrowed(scan.sids)
+        scan.offsets, scan.sizes = packed(scan.offsets, scan.sizes, frame.FRAME_OVER_SIZE)
     return scan
 
 

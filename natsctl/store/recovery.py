@@ -21,6 +21,7 @@ from itertools import compress
 import msgspec
 
 from natsctl.store import bulk, frame, fsck
+from natsctl.store.columns import total, widened
 from natsctl.store.disk import Disk
 from natsctl.store.file_commit import NO_SPACE, replace_file, write_all
 from natsctl.store.fsck import FoundSegment, HighWaterEntry, StreamCheck
@@ -185,16 +186,17 @@ def _add_segment(index: StreamIndex, folder: str, found: FoundSegment) -> None:
     file.floor = max((file.floor, *floors))
     tally = scan.tally if scan.tally is not None else tally_of(scan.sids, scan.seqs)
     index.table.add_tally(tally, segment.base)
-    accounted = sum(scan.sizes)
+    accounted = total(scan.sizes)
     if scan.dead is not None:
         segment.live = count - scan.dead.count(1)
-        dead_sizes = sum(compress(scan.sizes, scan.dead))
+        dead_sizes = sum(compress(widened(scan.sizes), scan.dead))
         file.dead_bytes = dead_sizes + (count - segment.live) * frame.FRAME_OVER_SIZE
         accounted -= dead_sizes
     index.messages += segment.live
     index.bytes += accounted
     if any(record.kind == frame.SEAL for record in scan.records[-1:]):
-        segment.keys, segment.counts = tally.keys, tally.counts
+        before = index.segments[-1].keys if index.segments else None
+        segment.keys, segment.counts = before if before == tally.keys else tally.keys, tally.counts
         segment.pack()
     index.segments.append(segment)
     index.bases.append(segment.base)

@@ -23,7 +23,7 @@ from itertools import chain, compress
 
 from natsctl.native import lib
 from natsctl.store import bulk, frame
-from natsctl.store.columns import Offsets, Places, narrowed, packed, widened
+from natsctl.store.columns import AdjacentOffsets, Places, narrowed, packed, widened
 from natsctl.store.errors import StoreDamagedError
 from natsctl.store.message import StoredFrames, StoredMessage
 from natsctl.store.segment_file import SegmentCache, SegmentFile
@@ -182,8 +182,8 @@ class Segment:
 
     def pack(self) -> None:
         """Keep the columns of a sealed segment in less memory."""
-        self.sids, self.sizes = narrowed(self.sids), narrowed(self.sizes)
-        self.offsets = packed(self.offsets, self.sizes, frame.FRAME_OVER_SIZE)
+        self.sids = narrowed(self.sids)
+        self.offsets, self.sizes = packed(self.offsets, self.sizes, frame.FRAME_OVER_SIZE)
 
     def unseal(self) -> None:
         self.keys, self.counts = None, _NONE
@@ -423,6 +423,8 @@ SEQUENTIAL = 4
 """Messages asked from one segment in one go that make loading all of it worthwhile."""
 TRUSTED_SHARE = 64
 """Number of frames copied as one piece at the cost of examining one message."""
+CLOSE = 32
+"""Messages for each asked one of a span so that the offsets of the whole span are quicker."""
 CHECKED_SHARE = 4
 """Frames taken one by one, with a checksum, that cost so much."""
 
@@ -610,8 +612,8 @@ class SegmentReader:
 
 
 def _offsets_at(segment: Segment, positions: Sequence[int]) -> Iterable[int]:
-    offsets = segment.offsets
-    if not isinstance(positions, range):
-        return map(offsets.__getitem__, positions)
-    first, stop = positions[0], positions[-1] + 1
-    return offsets.between(first, stop) if isinstance(offsets, Offsets) else offsets[first:stop]
+    offsets, first, stop = segment.offsets, positions[0], positions[-1] + 1
+    if isinstance(positions, range) or stop - first < CLOSE * len(positions):
+        near = offsets.between(first, stop) if isinstance(offsets, AdjacentOffsets) else offsets[first:stop]
+        return near if len(near) == len(positions) else map(near.__getitem__, map((-first).__add__, positions))
+    return map(offsets.__getitem__, positions)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import operator
+import tracemalloc
 from array import array
 from itertools import accumulate
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -11,7 +14,7 @@ from hypothesis import strategies as st
 
 from natsctl.native import lib
 from natsctl.store import bulk, columns, subject_table
-from tests.support.native_cases import anchor_offsets, narrow, spec, split_offsets
+from tests.support.native_cases import anchor_offsets, check_packed, spec
 
 pytestmark = pytest.mark.skipif(lib is None, reason="the native module is not built, or NATSCTL_PURE is set")
 
@@ -27,36 +30,72 @@ def test_wrong_arguments_are_errors() -> None:
         lib.matching([b"a"], 0, 1, ("*",))  # type: ignore[arg-type]
 
 
-numbers = st.one_of(*(st.lists(st.integers(0, top), max_size=70) for top in (255, 256, 65_535, 65_536, 2**32 - 1)))
+numbers = st.one_of(*(st.lists(st.integers(0, top), max_size=70) for top in (0, 1, 1000, 65_536, 2**31, 2**32 - 1)))
 
 
 @given(numbers)
-def test_narrow_columns(column: list[int]) -> None:
+def test_packed_columns(column: list[int]) -> None:
     assert lib is not None
     wide = array("I", column)
-    assert lib.narrow(wide) == narrow(wide)
+    check_packed(lib.pack_column(wide), wide)
     kept = columns.narrowed(wide)
-    assert kept == wide
-    assert kept.itemsize == (4 if not column or max(column) > 65_535 else 2 if max(column) > 255 else 1)
+    assert columns.narrowed(kept) is kept
     assert columns.widened(kept) == wide
-    assert columns.widened(kept).typecode == "I"
+    assert type(columns.widened(kept)) is array
+    assert columns.total(kept) == sum(column)
+
+
+def test_a_packed_column_takes_no_more_bits_than_its_numbers_need() -> None:
+    assert lib is not None
+    close, far = array("I", [2**32 - 1 - number % 1000 for number in range(10_000)]), array("I", [0, 2**31])
+    tracemalloc.start()
+    kept = lib.pack_column(close)
+    assert tracemalloc.get_traced_memory()[0] < 10_000 * 10 // 8 + 200
+    tracemalloc.stop()
+    assert kept is not None
+    assert columns.narrowed(far) is far, "32 bits"
+
+
+def test_a_packed_column_cannot_be_changed_and_has_no_more_positions() -> None:
+    assert lib is not None
+    column = lib.pack_column(array("I", [5, 6]))
+    assert column is not None
+    for position in (2, -3, 2**63):
+        with pytest.raises(IndexError):
+            column[position]
+    for number, start in ((5, 1), (7, 0), (2**32 + 5, 0), (-1, 0)):
+        with pytest.raises(ValueError, match="not in the column"):
+            column.index(number, start)
+    wrong: Any = column
+    for work in (
+        lambda: wrong.index("5", 0),
+        lambda: wrong["0"],
+        lambda: operator.setitem(wrong, 0, 1),
+        lambda: type(wrong)(),
+        lambda: lib.mark(bytearray(9), wrong),
+        lambda: lib.count_down(array("I"), wrong, wrong, array("I")),
+    ):
+        with pytest.raises(TypeError):
+            work()
 
 
 @given(st.integers(0, 2**31), st.lists(st.integers(0, 5000) | st.integers(0, 70_000), max_size=70), st.data())
 def test_offsets(first: int, steps: list[int], data: st.DataObject) -> None:
     assert lib is not None
     offsets = array("I", accumulate(steps, initial=first))
-    assert lib.split_offsets(offsets) == split_offsets(offsets)
     overhead = data.draw(st.integers(0, min(steps, default=0)))
-    sizes = columns.narrowed(array("I", [step - overhead for step in steps] + [7]))
+    sizes = array("I", [step - overhead for step in steps] + [7])
     if data.draw(st.booleans()):
         sizes[data.draw(st.integers(0, len(steps)))] += 1
+    if data.draw(st.booleans()):
+        sizes = columns.narrowed(sizes)
     assert lib.anchor_offsets(offsets, sizes, overhead) == anchor_offsets(offsets, sizes, overhead)
-    for places in (columns.packed(offsets, sizes, overhead), columns.packed(offsets, array("I"), overhead)):
+    for places, kept in (columns.packed(offsets, sizes, overhead), columns.packed(offsets, array("I"), overhead)):
+        assert columns.widened(kept) in (columns.widened(sizes), array("I"))
         assert [places[at] for at in range(len(places))] == [*places] == [*offsets]
         assert places[-1] == offsets[-1]
         assert columns.widened(places) == offsets
-        if isinstance(places, columns.Offsets):
+        if isinstance(places, columns.AdjacentOffsets):
             stop = data.draw(st.integers(0, len(places)))
             start = data.draw(st.integers(0, stop))
             assert places.between(start, stop) == offsets[start:stop]
@@ -69,12 +108,10 @@ def test_offsets(first: int, steps: list[int], data: st.DataObject) -> None:
 def test_close_offsets_are_packed(size: int) -> None:
     offsets = array("I", range(2**31, 2**31 + 4000 * size, 4000))
     assert lib is not None
-    assert lib.split_offsets(offsets) == split_offsets(offsets)
-    assert type(columns.packed(offsets, array("I", [3999] * size), 1)) is columns.AdjacentOffsets
-    assert type(columns.packed(offsets, array("I", [3999] * size), 0)) is (
-        columns.Offsets if size > 1 else columns.AdjacentOffsets
+    assert type(columns.packed(offsets, array("I", [3999] * size), 1)[0]) is columns.AdjacentOffsets
+    assert type(columns.packed(offsets, array("I", [3999] * size), 0)[0]) is (
+        lib.PackedColumn if size > 1 else columns.AdjacentOffsets
     )
-    assert columns.packed(array("I", [64, 70_000]), array("I", [1, 1]), 0) == array("I", [64, 70_000])
 
 
 SUBJECTS = 5
@@ -173,7 +210,7 @@ def test_what_lies_beyond_a_column_is_an_error() -> None:
 
 def test_columns_of_another_width_are_errors() -> None:
     assert lib is not None
-    for work in (lib.narrow, lib.split_offsets, lambda column: lib.tally(column, None, 1)):
+    for work in (lib.pack_column, lambda column: lib.tally(column, None, 1)):
         with pytest.raises(TypeError, match="4 bytes"):
             work(array("H", [1]))
     with pytest.raises(TypeError, match="8 bytes"):
@@ -185,7 +222,7 @@ def test_columns_of_another_width_are_errors() -> None:
     with pytest.raises(TypeError, match="another width"):
         lib.order(array("Q", [1]))
     with pytest.raises(ValueError, match="overlaps"):
-        lib.unseen(both := bytearray(2), both, array("I", [0]))  # type: ignore[arg-type]
+        lib.count_down(both := array("I", [1]), both, array("I", [1]), array("I", [0]))
     with pytest.raises(BufferError):
         lib.unseen(bytes(1), array("I", [0]), array("I", [0]))  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="as many"):

@@ -15,7 +15,8 @@ def test_each_function_has_a_row() -> None:
     assert lib is not None
     assert CASES.keys() == functions_of(lib).keys()
     types = {name for name, value in vars(lib).items() if isinstance(value, type)}
-    assert types == {"PublishRun", "CommitThreads"}
+    assert types == {"PublishRun", "CommitThreads", "PackedColumn"}
+    assert {name for name in dir(lib.PackedColumn) if not name.startswith("_")} == {"index", "total"}
     assert {name for name in dir(lib.CommitThreads) if not name.startswith("_")} == {"collect", "run", "stop", "submit"}
 
 

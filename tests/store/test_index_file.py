@@ -1,10 +1,13 @@
 """Index files save reading, and are never believed when they do not fit."""
 
 import random
+from array import array
+from itertools import pairwise
 
 import pytest
 from msgspec.structs import replace
 
+from natsctl.native import lib
 from natsctl.store import frame
 from natsctl.store.errors import StoreDamagedError
 from natsctl.store.filters import ALL, Filters
@@ -193,3 +196,14 @@ def test_a_subject_with_the_separator_in_it_is_scanned(lab):
     expected = picture(stream)
     assert len(names(lab, ".idx")) == len(names(lab, ".seg")) - 2
     assert picture(lab.open().streams["A"]) == expected
+
+
+def test_sealed_segments_take_little_memory_after_a_start(lab):
+    store, _stream = filled(lab)
+    store.close()
+    segments = lab.open().streams["A"]._index.segments[:-1]
+    alike = [(before, after) for before, after in pairwise(segments) if before.keys == after.keys]
+    assert len(alike) > 2
+    assert all(before.keys is after.keys for before, after in alike)
+    columns = [column for segment in segments for column in (segment.sids, segment.sizes)]
+    assert all(type(column) is (array if lib is None else lib.PackedColumn) for column in columns)
