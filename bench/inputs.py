@@ -23,7 +23,7 @@ import struct
 import tempfile
 import time
 import zlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
@@ -797,6 +797,15 @@ async def permitted_logins(peers: Peers, count: int) -> None:
         await client.close()
 
 
+async def closed(writers: Iterable[asyncio.StreamWriter]) -> None:
+    """Close connections, but not all at once: bench.loop has that row."""
+    for number, writer in enumerate(writers):
+        writer.transport.abort()
+        if number % 100 == 99:
+            await asyncio.sleep(0.01)
+    await asyncio.sleep(QUIET_S)
+
+
 async def at_once(peers: Peers, address: str, count: int, data: bytes, *, greeted: bool, login: bytes = b"") -> None:
     """Send the same on many connections while the server stands still, and read its answers."""
     parts = urlsplit(address)
@@ -813,9 +822,7 @@ async def at_once(peers: Peers, address: str, count: int, data: bytes, *, greete
     await asyncio.sleep(QUIET_S)
     os.kill(peers.pid, signal.SIGCONT)
     await asyncio.gather(*(reader.read(1 << 16) for reader, _ in opened), return_exceptions=True)
-    for _, writer in opened:
-        writer.transport.abort()
-    await asyncio.sleep(QUIET_S)
+    await closed(writer for _, writer in opened)
 
 
 @sized("connections: logins at once", 10, 100, 1_000, 4_000)
@@ -864,6 +871,26 @@ async def clients_publish_at_once(peers: Peers, count: int) -> None:
     """Publish on many connections of clients, 5,000 messages on each."""
     login = b'CONNECT {"verbose":false}\r\nPING\r\n'
     await at_once(peers, peers.url, count, b"PUB s.x 0\r\n\r\n" * 5_000 + b"PING\r\n", greeted=True, login=login)
+
+
+@sized("connections: a message to many", 10, 100, 1_000, 4_000)
+async def many_connections(peers: Peers, count: int) -> None:
+    """Publish ten messages to subscribers with a connection each."""
+    parts = urlsplit(peers.url)
+    opened = []
+
+    async def subscribe() -> None:
+        reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
+        writer.write(b'CONNECT {"verbose":false}\r\nSUB s 1\r\nPING\r\n')
+        await reader.readuntil(b"PONG\r\n")
+        opened.append((reader, writer))
+
+    for _ in range(0, count, 10):
+        await asyncio.gather(*(subscribe() for _ in range(10)))
+    for _ in range(10):
+        peers.client.publish(b"s", b"")
+        await asyncio.gather(*(reader.readuntil(b"MSG s 1 0\r\n\r\n") for reader, _ in opened))
+    await closed(writer for _, writer in opened)
 
 
 LEAF_PORT: Final = free_port()
