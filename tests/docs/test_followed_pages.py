@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.test_pages import BLOCK, DOCS, ROOT, STATUS, Block, assert_shown, blocks
+from tests.docs.test_pages import BLOCK, DOCS, ROOT, STATUS, Block, blocks, follow
 
 pytestmark = [
     pytest.mark.docs,
@@ -85,28 +85,6 @@ class Shell:
         self._bash.stdout.close()
 
 
-def follow(found: list[Block], shell: Shell) -> list[str]:
-    """Do what blocks of a page say in the folder of a shell, and return the lines that were run."""
-    done: list[str] = []
-    printed = ""
-    for block in found:
-        if block.name and (ROOT / block.name).exists():
-            continue  # a part of the clone, which is quoted
-        if block.name and block.language == "text":
-            assert_shown(block.text, (shell.folder / block.name).read_text(), block.name)
-        elif block.name:
-            (shell.folder / block.name).parent.mkdir(exist_ok=True)
-            (shell.folder / block.name).write_text(block.text)
-        elif block.language == "text" and done:
-            assert_shown(block.text, printed, done[-1])
-        elif block.language in ("console", "sh"):
-            printed = ""
-            for line in block.text.replace("\\\n", " ").splitlines():
-                printed += shell.run(line)
-                done.append(line)
-    return done
-
-
 def sections(page: Path, first: int, last: int) -> list[Block]:
     text = "".join(SECTION.split(page.read_text())[first : last + 1])
     return [Block(*match) for match in BLOCK.findall(text)]
@@ -120,7 +98,7 @@ def install(folder: Path) -> Path:
     clone = folder / "clone"
     subprocess.run(["git", "clone", "-q", "--no-hardlinks", str(ROOT), str(clone)], check=True)
     with closing(Shell(clone, folder, network=True)) as shell:
-        assert len(follow(sections(DOCS / "tutorial.md", 1, 1), shell)) == 4
+        assert len(follow(sections(DOCS / "tutorial.md", 1, 1), shell.folder, shell.run)) == 4
     return clone
 
 
@@ -136,6 +114,6 @@ def test_the_tutorial_and_how_to_pages_are_followed_on_a_fresh_clone(tmp_path: P
     ):
         with closing(Shell(clone, tmp_path, network=False)) as shell:
             shell.run(". .venv/bin/activate")
-            follow(sections(tutorial, 2, begin), shell)
-            assert len(follow(page, shell)) == lines
+            follow(sections(tutorial, 2, begin), shell.folder, shell.run)
+            assert len(follow(page, shell.folder, shell.run)) == lines
         subprocess.run(["git", "clean", "-qfdx", "-e", ".venv", "-e", "natsctl"], cwd=clone, check=True)

@@ -11,39 +11,37 @@ from pathlib import Path
 import pytest
 
 from natsctl.testing.jetstream import JetStreamServer
-from tests.docs import test_pages as pages
-from tests.docs.test_pages import folder
+from tests.docs.test_pages import DOCS, blocks, folder, follow, lines_of, run_line
 
 __all__ = ["folder"]
-PAGE = pages.DOCS / "how-to" / "grow-beyond-one-machine.md"
-ELSEWHERE = (*pages.ELSEWHERE, "natsctl tour", "natsctl cluster run")
+PAGE = DOCS / "how-to" / "grow-beyond-one-machine.md"
+ELSEWHERE = ("natsctl server run", "natsctl tour", "natsctl cluster run")
+"""Commands that need a process of their own; the server and the cluster run already."""
 LOSS = "natsctl --context local publish ORDERS.new 'order 101'"
 PATIENCE_S = 60.0
-_run_line = pages.run_line
 
 
 @pytest.mark.docs
 @pytest.mark.reference
-def test_one_server_grows_to_three_as_the_page_says(
-    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(pages, "ELSEWHERE", ELSEWHERE)
-    words = next(line for line in pages._lines(PAGE) if line.startswith("natsctl cluster run")).split()[1:]
+def test_one_server_grows_to_three_as_the_page_says(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = next(line for line in lines_of(PAGE) if line.startswith("natsctl cluster run")).split()[1:]
     command = [sys.executable, "-m", "natsctl", *words, "-j"]
     with JetStreamServer() as one, subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as cluster:
         try:
             assert cluster.stdout is not None
             nodes = json.loads(cluster.stdout.readline())["nodes"]
 
-            def losing(line: str, asked: pytest.CaptureFixture[str], servers: dict[str, str]) -> str:
-                if line.startswith(LOSS):
-                    leader, lost = _leader_and_idle(asked)
-                    servers["n3"] = leader
-                    os.kill(next(node["pid"] for node in nodes if node["name"] == lost), signal.SIGKILL)
-                return _run_line(line, asked, servers)
+            servers = {"nats://127.0.0.1:4222": one.url}
 
-            monkeypatch.setattr(pages, "run_line", losing)
-            done = pages.run_page(PAGE, capsys, {"nats://127.0.0.1:4222": one.url})
+            def losing(line: str) -> str | None:
+                if not line.startswith("natsctl ") or line.startswith(ELSEWHERE):
+                    return None
+                if line.startswith(LOSS):
+                    servers["n3"], lost = _leader_and_idle(capsys)
+                    os.kill(next(node["pid"] for node in nodes if node["name"] == lost), signal.SIGKILL)
+                return run_line(line, capsys, servers)
+
+            done = follow(blocks(PAGE), folder, losing)
         finally:
             cluster.send_signal(signal.SIGTERM)
             cluster.wait(PATIENCE_S)
@@ -56,11 +54,11 @@ def _leader_and_idle(capsys: pytest.CaptureFixture[str]) -> tuple[str, str]:
     """Return the server that leads ORDERS, and one that leads neither that nor the cluster: no election comes."""
     until_s = time.monotonic() + PATIENCE_S
     while True:
-        info = json.loads(_run_line("natsctl --context local stream info ORDERS -j", capsys, {}))
+        info = json.loads(run_line("natsctl --context local stream info ORDERS -j", capsys, {}))
         copies = info["cluster"].get("replicas") or []
         if len(copies) == 2 and all(copy["current"] for copy in copies) and "desired" not in info["cluster"]:
             break
         assert time.monotonic() < until_s, info
-    check = _run_line("natsctl --context local-system server check meta --expect 3", capsys, {})
+    check = run_line("natsctl --context local-system server check meta --expect 3", capsys, {})
     leader = str(info["cluster"]["leader"])
     return leader, next(name for name in ("n1", "n2", "n3") if name != leader and f"led by {name}" not in check)

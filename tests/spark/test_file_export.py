@@ -55,6 +55,7 @@ if TYPE_CHECKING:
 
 Message = tuple[str, dict[str, str] | None, bytes]
 MOMENT = datetime(2026, 1, 31, 12, 0, 0, 123456, tzinfo=UTC)
+ROWS = "stream string, seq bigint, subject string, headers array<struct<key: string, value: binary>>, value binary"
 EXPORTED = """stream string, seq bigint, subject string, timestamp timestamp,
     headers array<struct<key: string, value: binary>>, value binary"""
 HOSTILE: list[Message] = [
@@ -77,6 +78,10 @@ def target(path: Path | str, **more: Any) -> FileTarget:
         incremental=more.get("on", False),
         force=more.get("f", False),
     )
+
+
+def input_of(path: Path, subject: str = "", *, as_json: bool = False) -> Any:
+    return source_of(str(path), "", subject, as_json=as_json)
 
 
 def test_a_path_that_ends_as_a_file_does_is_one_file(tmp_path: Path) -> None:
@@ -150,17 +155,17 @@ def test_the_format_of_a_folder_is_that_of_its_files(tmp_path: Path) -> None:
     (tmp_path / "_natsctl").mkdir()
     (tmp_path / "_natsctl" / "export.json").touch()
     (tmp_path / "d=1" / "part-0.csv.gz").touch()
-    assert source_of(str(tmp_path), "", "", as_json=False).format.name == "csv"
+    assert input_of(tmp_path).format.name == "csv"
     (tmp_path / "part-1.parquet").touch()
     with pytest.raises(UsageError, match="several formats"):
-        source_of(str(tmp_path), "", "", as_json=False)
+        input_of(tmp_path)
     (tmp_path / "empty").mkdir()
     for name in ("none", "empty"):
         with pytest.raises(NotFoundError):
-            source_of(str(tmp_path / name), "", "", as_json=False)
+            input_of(tmp_path / name)
     (tmp_path / "a[1].csv").touch()
     with pytest.raises(UsageError, match="reads no CSV"):  # Spark takes it for a pattern
-        source_of(str(tmp_path / "a[1].csv"), "", "", as_json=False)
+        input_of(tmp_path / "a[1].csv")
 
 
 def test_columns_of_files_are_read_whatever_writers_left_out() -> None:
@@ -284,17 +289,17 @@ def test_an_export_without_spark_is_that_of_spark(
 
 
 def test_large_streams_folders_and_other_formats_are_exported_by_spark(tmp_path: Path) -> None:
-    small = {"messages": 1000, "bytes": 1000}
-    assert is_direct(target(tmp_path / "a.parquet"), small)
+    small, parquet = {"messages": 1000, "bytes": 1000}, target(tmp_path / "a.parquet")
+    assert is_direct(parquet, small)
+    assert is_direct(parquet, {"messages": 2_000_001, "bytes": 2 << 30})
     assert is_direct(target(tmp_path / "a.jsonl"), {"messages": 0})
-    assert not is_direct(target(tmp_path / "a.csv"), small)
-    assert not is_direct(target(tmp_path / "a"), small)
-    assert not is_direct(target(tmp_path / "a.parquet", by="date"), small)
-    assert not is_direct(target(tmp_path / "a.parquet", on=True), small)
-    assert not is_direct(target("s3a://bucket/a.parquet"), small)
-    assert not is_direct(target(tmp_path / "a.parquet"), {"messages": 10_000_001, "bytes": 1000})
-    assert not is_direct(target(tmp_path / "a.parquet"), {"messages": 1, "bytes": 9 << 30})
-    assert is_direct(target(tmp_path / "a.parquet"), {"messages": 2_000_001, "bytes": 2 << 30})
+    for other in (
+        target(tmp_path / "a.csv"), target(tmp_path / "a"), target("s3a://bucket/a.parquet"),
+        target(tmp_path / "a.parquet", by="date"), target(tmp_path / "a.parquet", on=True),
+    ):  # fmt: skip
+        assert not is_direct(other, small)
+    assert not is_direct(parquet, {"messages": 10_000_001, "bytes": 1000})
+    assert not is_direct(parquet, {"messages": 1, "bytes": 9 << 30})
     assert not is_direct(target(tmp_path / "a.jsonl"), {"messages": 2_000_001, "bytes": 1000})
 
 
@@ -317,7 +322,7 @@ def test_an_export_of_no_messages_is_read_as_none(spark: SparkSession, tmp_path:
 
 def rows_of(spark: SparkSession, path: Path) -> list[tuple[str, list[tuple[str, bytes]], bytes]]:
     """What a file or folder of others is imported as, in the order of the import."""
-    found = read_rows(spark, source_of(str(path), "", "", as_json=False)).sort("stream", "seq", NUMBER).collect()
+    found = read_rows(spark, input_of(path)).sort("stream", "seq", NUMBER).collect()
     return [(row["subject"], _pairs(row["headers"]), bytes(row["value"])) for row in found]
 
 
@@ -418,8 +423,7 @@ def test_what_is_left_out_is_counted_and_all_else_stays_in_its_order(spark: Spar
         ("ORDERS", 2, "o", headers[1:3], b"", 2),
         ("ORDERS", 3, "o", None, b"", 3),
     ]
-    kinds = "stream string, seq bigint, subject string, headers array<struct<key: string, value: binary>>, value binary"
-    frame, left = spark.createDataFrame(rows, f"{kinds}, {NUMBER} bigint"), left_out(Config(name="A"))
+    frame, left = spark.createDataFrame(rows, f"{ROWS}, {NUMBER} bigint"), left_out(Config(name="A"))
     content = examine(frame, ["o"], left)
     assert content.left_out == {"Nats-TTL": 2, "Nats-Rollup": 2, "Nats-Stream-Source": 1}
     assert (content.messages, content.first_seq, content.last_seq, content.has_repeated_ids) == (3, 1, 3, False)
@@ -440,8 +444,7 @@ def test_headers_that_a_server_obeys_are_left_out_unless_the_stream_takes_them()
 def test_ids_that_occur_twice_give_way_to_where_the_messages_were(spark: SparkSession) -> None:
     ids = ("once", "twice", "twice", None)
     rows = [("ORDERS", seq, "o", id and [("Nats-Msg-Id", id.encode())], b"", seq) for seq, id in enumerate(ids, 1)]
-    kinds = "stream string, seq bigint, subject string, headers array<struct<key: string, value: binary>>, value binary"
-    frame = spark.createDataFrame(rows, f"{kinds}, {NUMBER} bigint")
+    frame = spark.createDataFrame(rows, f"{ROWS}, {NUMBER} bigint")
     content = examine(frame, ["p", "q.>"], ())
     assert (content.refused, content.has_repeated_ids) == ("o", True)
     found = messages(frame, "auto", 1, left_out(Config(name="A")), has_repeated_ids=True).collect()
@@ -466,7 +469,7 @@ def test_arrow_finds_in_an_export_what_spark_finds(spark: SparkSession, tmp_path
     left = left_out(Config(name="A"))
     spark.createDataFrame(rows, EXPORTED).repartition(2).write.parquet(str(tmp_path / "files"))
     for subject, taken in (("", ["o.>"]), ("", ["o.1", "*.[1-4]"]), ("", []), ("p", ["o.>"]), ("o.1", ["o.*"])):
-        source = source_of(str(tmp_path / "files"), "", subject, as_json=False)
+        source = input_of(tmp_path / "files", subject)
         found = direct_import(source, taken, left)
         assert not found.is_in_order
         assert found.content == examine(read_rows(spark, source), taken, left)
@@ -495,7 +498,7 @@ def test_arrow_publishes_of_an_export_what_spark_publishes(spark: SparkSession, 
     left = left_out(Config(name="A"))
     frame = spark.createDataFrame(rows, EXPORTED).coalesce(1).sortWithinPartitions("seq")
     frame.write.option("parquet.block.size", 1).parquet(str(tmp_path / "files"))
-    source = source_of(str(tmp_path / "files"), "", subject, as_json=False)
+    source = input_of(tmp_path / "files", subject)
     export = direct_import(source, [">"], left)
     assert export.is_in_order
     assert (export.subjects, export.largest) == (1 if subject else 29, 29)
@@ -540,9 +543,8 @@ def test_json_lines_are_read_without_spark_as_spark_reads_them(
     (tmp_path / "a.json.gz").write_bytes(gzip.compress("\n".join(lines).encode()))
     left = left_out(Config(name="A"))
     for subject in ("", "p"):
-        source = source_of(str(tmp_path / name), "", subject, as_json=False)
+        source = input_of(tmp_path / name, subject)
         direct = direct_import(source, ["o.*"], left)
-        assert direct is not None
         assert direct.is_in_order
         assert direct.content == examine(read_rows(spark, source), ["o.*"], left)
         for kind in IDS:
@@ -574,20 +576,17 @@ def test_json_lines_are_read_without_spark_as_spark_reads_them(
 def test_other_json_lines_are_left_to_spark(tmp_path: Path, line: bytes) -> None:
     path = tmp_path / "a.jsonl"
     path.write_bytes(line)
-    assert direct_import(source_of(str(path), "", "", as_json=False), [">"], ()) is None
+    assert direct_import(input_of(path), [">"], ()) is None
     path.write_bytes(b'{"subject": "a", "value": "1"}\n')
-    assert direct_import(source_of(str(path), "", "", as_json=True), [">"], ()) is None
-    direct = direct_import(source_of(str(path), "", "", as_json=False), [">"], ())
-    assert direct is not None
-    assert direct.is_in_order
+    assert direct_import(input_of(path, as_json=True), [">"], ()) is None
+    assert direct_import(input_of(path), [">"], ()).is_in_order
 
 
 def test_json_lines_out_of_order_are_counted_here_and_published_by_spark(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     line = '{"stream": "A", "seq": %d, "subject": "a", "value": "1"}\n'
     path.write_text(line % 2 + line % 1)
-    direct = direct_import(source_of(str(path), "", "", as_json=False), [">"], ())
-    assert direct is not None
+    direct = direct_import(input_of(path), [">"], ())
     assert (direct.is_in_order, direct.content.messages) == (False, 2)
 
 
@@ -626,7 +625,7 @@ def test_messages_out_of_order_are_left_to_spark(
     rows = [{"stream": stream, "seq": seq, "subject": "a"} for stream, seq in places]
     for part, some in enumerate((rows,) if files == 1 else (rows[:1], rows[1:])):
         pq.write_table(pa.Table.from_pylist(some, schema), tmp_path / f"{part}.parquet")
-    found = direct_import(source_of(str(tmp_path), "", "", as_json=False), ["a"], ())
+    found = direct_import(input_of(tmp_path), ["a"], ())
     assert found.is_in_order is is_in_order
 
 
@@ -637,7 +636,7 @@ def test_files_that_are_no_export_are_left_to_spark(tmp_path: Path) -> None:
         pq.write_table(schema.empty_table(), tmp_path / f"{name}.parquet")
     (tmp_path / "torn.parquet").write_bytes(b"PAR1 and no more")
     for name in ("a.parquet", "b", "torn.parquet"):
-        source = source_of(str(tmp_path / name), "", "", as_json=False)
+        source = input_of(tmp_path / name)
         assert noted_schema(source) is None
         assert direct_import(source, [">"], ()) is None
 

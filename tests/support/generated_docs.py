@@ -2,9 +2,9 @@
 
 `docs/commands`, `docs/natscli.md`, the options in `docs/spark.md`, the shells' scripts and the tables of completion
 come from the commands' declarations (command_pages.py, natscli_page.py), `docs/error-codes.md` from JetStream's error
-numbers. `docs/images/terminal.svg` is the picture of a terminal in the
-README: commands are run against a server of their own and print what they print at a terminal, and rich draws it. They
-are chosen so that nothing they print depends on the time.
+numbers, the tables of `docs/server.md` from the server's (server_page.py). `docs/images/terminal.svg` is the picture of
+a terminal in the README: commands are run against a server of their own and print what they print at a terminal, and
+rich draws it. They are chosen so that nothing they print depends on the time.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-import os
 import re
 import shlex
 import tempfile
@@ -21,14 +20,18 @@ from html import unescape
 from pathlib import Path
 from typing import Any, Final
 
+import pytest
+
 from natsctl.api.catalogue import ApiError
 from natsctl.api.errors import exit_code_of
 from natsctl.cli.main import run
 from natsctl.testing.jetstream import JetStreamServer
 from tests.support.command_pages import ROOT, command_files
+from tests.support.server_page import renewed
 
 DOCS: Final = ROOT / "docs"
 ERROR_PAGE: Final = DOCS / "error-codes.md"
+SERVER_PAGE: Final = DOCS / "server.md"
 PICTURE: Final = DOCS / "images" / "terminal.svg"
 
 ERRORS_HEAD: Final = """# Error codes
@@ -111,17 +114,13 @@ class Screen(io.TextIOWrapper):
 
 @contextlib.contextmanager
 def _surroundings(server: JetStreamServer) -> Iterator[None]:
-    settings = {"NATS_URL": server.url, "COLUMNS": str(WIDTH), "TERM": "xterm-256color"}
-    before = {name: os.environ.get(name) for name in settings}
-    os.environ |= settings
-    try:
-        with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
-            Path("before.yaml").write_text("streams: [{name: ORDERS, subjects: [ORDERS.*], max_age: 1y}]")
-            Path("streams.yaml").write_text(STREAMS)
-            yield
-    finally:
-        for name, value in before.items():
-            os.environ.pop(name) if value is None else os.environ.update({name: value})
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        for name, value in (("NATS_URL", server.url), ("COLUMNS", str(WIDTH)), ("TERM", "xterm-256color")):
+            patch.setenv(name, value)
+        patch.chdir(folder)
+        Path("before.yaml").write_text("streams: [{name: ORDERS, subjects: [ORDERS.*], max_age: 1y}]")
+        Path("streams.yaml").write_text(STREAMS)
+        yield
 
 
 def session() -> list[tuple[str, str]]:
@@ -172,7 +171,7 @@ def picture(shown: list[tuple[str, str]]) -> str:
 def main() -> None:
     """Write every file that differs from what the code makes, and print its path."""
     shown = session()
-    made = dict(command_files()) | {ERROR_PAGE: error_page()}
+    made = dict(command_files()) | {ERROR_PAGE: error_page(), SERVER_PAGE: renewed(SERVER_PAGE.read_text())}
     if drawn(PICTURE.read_text(encoding="utf-8")) != plain(shown):
         made[PICTURE] = picture(shown)
     for path, text in made.items():

@@ -1,14 +1,9 @@
-"""The parts of docs/server.md that are made from the server's own tables; a test holds the page to them.
-
-python -m tests.support.server_page docs/server.md
-"""
+"""The parts of docs/server.md that are made from the server's own tables; a test holds the page to them."""
 
 from __future__ import annotations
 
-import argparse
 import re
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Final
 
 from natsctl.api.units import format_size
@@ -162,14 +157,3 @@ def renewed(page: str) -> str:
         if found != 1:
             raise ValueError(f"the page has {found} places for {name}")
     return page
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("page", type=Path)
-    page: Path = parser.parse_args().page
-    page.write_text(renewed(page.read_text()))
-
-
-if __name__ == "__main__":
-    main()

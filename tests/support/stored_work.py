@@ -128,8 +128,8 @@ def record_work(clone: Path, folder: Path) -> Sequence[str]:
         expected = asyncio.run(_filled(origin))
         (folder / "expected.json").write_text(json.dumps(expected, indent=1))
 
-        def run(*words: str, patch: str = "") -> None:
-            natsctl(clone, folder, *words, patch=patch, status=-signal.SIGKILL if patch else 0)
+        def run(*words: str, patch: str = "", status: int = 0) -> None:
+            natsctl(clone, folder, *words, patch=patch, status=-signal.SIGKILL if patch else status)
 
         run("context", "add", "origin", "--server", origin, "--description", "of an earlier version", "--select")
         run("context", "add", "destination", "--server", destination)
@@ -137,45 +137,20 @@ def record_work(clone: Path, folder: Path) -> Sequence[str]:
         run(*moved, "--dir", str(folder / "copied"), "ORDERS", "PACKED")
         run(*moved, "--dir", str(folder / "opening"), "--cutover", "WORK", patch=KILLED_OPENING)
         (folder / "replaced.json").write_text(json.dumps(REPLACED))
-        run(
-            *("apply", str(folder / "replaced.json"), "--allow-replace", "--keep-messages", "--adopt", "--yes"),
-            patch=KILLED_SAVED,
-        )
+        replace = ("--allow-replace", "--keep-messages", "--adopt", "--yes")
+        run("apply", str(folder / "replaced.json"), *replace, patch=KILLED_SAVED)
         (folder / "planned.json").write_text(json.dumps({**PLANNED, "owner": "team"}))
-        natsctl(
-            clone,
-            folder,
-            "plan",
-            str(folder / "planned.json"),
-            "--adopt",
-            "--out",
-            str(folder / "plan.json"),
-            status=10,
-        )
+        run("plan", str(folder / "planned.json"), "--adopt", "--out", str(folder / "plan.json"), status=10)
         run("stream", "backup", "PACKED", str(folder / "packed.tgz"))
         run("backup", "edit", str(folder / "packed.tgz"), str(folder / HIDDEN), "--obfuscate")
     (folder / "audit.conf").write_text(AUDITED)
     with serving(clone, folder / "audited", "-c", str(folder / "audit.conf")) as url:
+        stream = ("stream", "add", "SEEN", "--subjects", "seen", "--defaults")
         bundle = ("audit", "gather", "--no-server-profiles", "-o", str(folder / "audit.zip"))
-        natsctl(
-            clone,
-            folder,
-            "-s",
-            url.replace("://", "://app:app@"),
-            "stream",
-            "add",
-            "SEEN",
-            "--subjects",
-            "seen",
-            "--defaults",
-        )
-        natsctl(clone, folder, "-s", url.replace("://", "://sys:sys@"), *bundle)
-    subprocess.run(
-        [sys.executable, "-c", CLUSTER, str(folder / "cluster.json")],
-        cwd=clone,
-        env=environment(clone, folder),
-        check=True,
-    )
+        for user, words in (("app", stream), ("sys", bundle)):
+            natsctl(clone, folder, "-s", url.replace("://", f"://{user}:{user}@"), *words)
+    layout = [sys.executable, "-c", CLUSTER, str(folder / "cluster.json")]
+    subprocess.run(layout, cwd=clone, env=environment(clone, folder), check=True)
     stores = ("origin/jetstream", "destination/jetstream")
     files = ("config", "copied", "opening", "replaced.json", "plan.json", "packed.tgz", "audit.zip", "cluster.json")
     return (*stores, *files, HIDDEN, next(path.name for path in folder.glob(f"{HIDDEN}.*")), "expected.json")
@@ -184,9 +159,8 @@ def record_work(clone: Path, folder: Path) -> Sequence[str]:
 async def _with_rows(url: str) -> None:
     client = await RawClient.connect(url)
     for name in ("IN", "OUT"):
-        assert "error" not in await api(
-            client, f"STREAM.CREATE.{name}", {"name": name, "subjects": [f"{name.lower()}.>"]}
-        )
+        config = {"name": name, "subjects": [f"{name.lower()}.>"]}
+        assert "error" not in await api(client, f"STREAM.CREATE.{name}", config)
     for number in range(1, ROWS + 1):
         await publish(client, b"in.%d" % (number % 7), b"row %d" % number, b"")
     await client.close()

@@ -18,7 +18,7 @@ PAGE = ROOT / "docs" / "server.md"
 
 
 def test_the_page_is_what_would_be_made_now() -> None:
-    assert PAGE.read_text() == renewed(PAGE.read_text()), "python -m tests.support.server_page docs/server.md"
+    assert PAGE.read_text() == renewed(PAGE.read_text()), "python -m tests.support.generated_docs"
 
 
 @pytest.mark.parametrize("key", REFUSING)
