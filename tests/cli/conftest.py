@@ -19,7 +19,7 @@ from natsctl.cli.framework.output import json_text
 from natsctl.cli.main import run as run_main
 from natsctl.testing.process import Kind, ServerProcess
 from tests.support import commands
-from tests.support.commands import Done
+from tests.support.commands import Done, Run
 from tests.support.request_differential import Reference
 from tests.support.servers import Cluster
 
@@ -135,7 +135,7 @@ def shared_server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
 @pytest.fixture
 def natsctl(
     shared_server: ServerProcess, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Iterator[Callable[..., Done]]:
+) -> Iterator[Run]:
     """Runs a command line on a server without streams; `stdin` is what a pipe would hold, else it is empty."""
     monkeypatch.setenv("NATS_URL", shared_server.url)
     monkeypatch.setenv("NATS_TIMEOUT", "60s")  # the disk of a busy machine may take more than 5 s
@@ -199,13 +199,11 @@ def begun() -> Iterator[Callable[..., subprocess.Popen[str]]]:
 
 
 @pytest.fixture
-def command(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[[str], Callable[..., Done]]:
+def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
     """Makes what runs command lines on the server at a URL."""
     monkeypatch.setenv("NO_COLOR", "1")
 
-    def on(url: str) -> Callable[..., Done]:
+    def on(url: str) -> Run:
         def run(*words: str, stdin: bytes | None = None) -> Done:
             monkeypatch.setenv("NATS_URL", url)
             if stdin is not None:
@@ -220,7 +218,7 @@ def command(
 
 
 @pytest.fixture
-def offline(command: Callable[[str], Callable[..., Done]]) -> Callable[..., Done]:
+def offline(command: Run) -> Run:
     return command("nats://127.0.0.1:9")
 
 
@@ -232,7 +230,7 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 @pytest.fixture
-def spawn() -> Callable[..., Any]:
+def spawn() -> Run:
     """Starts natsctl at a pseudo-terminal, with what pexpect's `spawn` takes besides."""
     return spawned
 
@@ -269,7 +267,7 @@ class Person:
 
 
 @pytest.fixture
-def person(shared_server: ServerProcess, natsctl: Callable[..., Done]) -> Iterator[Callable[..., Person]]:
+def person(shared_server: ServerProcess, natsctl: Run) -> Iterator[Run]:
     people: list[Person] = []
 
     def start(*words: str, command: str = "", columns: int = 100) -> Person:

@@ -4,7 +4,6 @@ import io
 import json
 import signal
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -92,7 +91,7 @@ def test_lines_run_in_order_on_one_connection(batch: Run, stdin: bool, monkeypat
     assert opened == ["open_plain"]
 
 
-def _counted(opened: list[str], name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+def _counted(opened: list[str], name: str, function: Run) -> Run:
     def counted(*args: Any, **named: Any) -> Any:
         opened.append(name)
         return function(*args, **named)

@@ -3,7 +3,6 @@
 import json
 import socket
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -73,7 +72,7 @@ def _until_done(run: Run, *words: str, code: int = 0) -> Done:
 
 
 @pytest.fixture
-def filled(three: Cluster, command: Callable[[str], Run], monkeypatch: pytest.MonkeyPatch) -> Cluster:
+def filled(three: Cluster, command: Run, monkeypatch: pytest.MonkeyPatch) -> Cluster:
     """The cluster with a stream, a consumer and a bucket of three copies, and a stream of two that can be moved."""
     monkeypatch.setattr("natsctl.client.system.system_account.KNOWN_QUIET_S", 20.0)
     user = command(three.url())
@@ -93,7 +92,7 @@ def filled(three: Cluster, command: Callable[[str], Run], monkeypatch: pytest.Mo
 
 
 def test_each_command_of_clusters_and_reports_runs_on_three_servers(
-    filled: Cluster, command: Callable[[str], Run], tmp_path: Path
+    filled: Cluster, command: Run, tmp_path: Path
 ) -> None:
     user, system = command(filled.url()), command(filled.url("s:p"))
     with socket.create_connection(("127.0.0.1", filled.ports[0]), timeout=30) as client:
@@ -122,7 +121,7 @@ def until_led(run: Run, *words: str) -> Any:
 
 
 @pytest.fixture
-def replicated(three: Cluster, command: Callable[[str], Run]) -> Run:
+def replicated(three: Cluster, command: Run) -> Run:
     """Runs a command line on the cluster, which has a stream of three copies."""
     run = command(three.url())
     until_led(run, "str", "add", "SAVED", "--subjects", "SAVED.*", "--replicas", "3", "--if-not-exists")

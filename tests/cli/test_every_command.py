@@ -31,7 +31,7 @@ ALLOWED = {0, 1, 2, 3, 4, 5, 6, 7, 10}
 LEAVES = [(name, verb.function) for name, verb in every_command() if name not in APART and verb.function]
 
 
-def _words(name: str, function: Callable[..., Any], timeout: str = "500ms") -> list[str]:
+def _words(name: str, function: Run, timeout: str = "500ms") -> list[str]:
     """The command with what it needs, made to end, to ask nothing, and to change nothing."""
     command = command_of(function)
     valued = {spelling for spelling, takes_value in command.flags.items() if takes_value}

@@ -219,11 +219,7 @@ def naming(name: str) -> Callable[[Any], Any]:
 
 @pytest.fixture
 def lied(
-    stored: Run,
-    shared_server: ServerProcess,
-    command: Callable[[str], Run],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    stored: Run, shared_server: ServerProcess, command: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Run:
     """Runs a command in a folder of its own, on a server that says what `change` makes of its answers."""
     here = tmp_path / "a" / "b"

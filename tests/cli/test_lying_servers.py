@@ -4,7 +4,7 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, Final
@@ -16,7 +16,7 @@ from natsctl.testing.process import ServerProcess
 from tests.cli.conftest import clear
 from tests.cli.test_every_command import ALLOWED, LEAVES, _not_json, _words
 from tests.support import tiers
-from tests.support.commands import Done
+from tests.support.commands import Done, Run
 from tests.support.lying_server import BODIES, DEEP, ESCAPE, LyingServer, one_changed
 from tests.support.request_differential import Reference
 
@@ -71,12 +71,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 
 
 @pytest.fixture
-def lied(
-    server: ServerProcess,
-    command: Callable[[str], Callable[..., Done]],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> Callable[..., Done]:
+def lied(server: ServerProcess, command: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Runs a command behind a server that lies, with the streams above."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file.txt").write_text("content")
@@ -114,7 +109,7 @@ def fault(done: Done, as_json: bool) -> str:
     return ""
 
 
-def faults(lied: Callable[..., Done], number: int, every: int, **changes: Any) -> list[str]:
+def faults(lied: Run, number: int, every: int, **changes: Any) -> list[str]:
     """Run commands behind a lying server, each `every`th of them unless at full size."""
     found = []
     for name, function in COMMANDS[number % every :: every]:
@@ -130,12 +125,12 @@ def faults(lied: Callable[..., Done], number: int, every: int, **changes: Any) -
 
 
 @pytest.mark.parametrize(("number", "name"), list(enumerate(BODIES)), ids=str)
-def test_an_answer_of_another_form_is_reported_in_our_words(lied: Callable[..., Done], number: int, name: str) -> None:
+def test_an_answer_of_another_form_is_reported_in_our_words(lied: Run, number: int, name: str) -> None:
     assert faults(lied, number, tiers.sized(len(BODIES), 1), body=BODIES[name]) == []
 
 
 @pytest.mark.parametrize("seed", tiers.seeds(5, 60))
-def test_one_odd_value_in_each_answer_is_reported_in_our_words(lied: Callable[..., Done], seed: int) -> None:
+def test_one_odd_value_in_each_answer_is_reported_in_our_words(lied: Run, seed: int) -> None:
     assert faults(lied, seed, 30, body=one_changed(seed)) == []
 
 
@@ -156,21 +151,19 @@ READERS: Final = (
 
 @pytest.mark.parametrize("words", READERS)
 @pytest.mark.parametrize("name", BLOCKS)
-def test_malformed_headers_are_reported_in_our_words(lied: Callable[..., Done], words: str, name: str) -> None:
+def test_malformed_headers_are_reported_in_our_words(lied: Run, words: str, name: str) -> None:
     done = lied([*words.split(), "--timeout", "300ms"], block=lambda _: BLOCKS[name])
     assert fault(done, False) == ""
 
 
 @pytest.mark.parametrize("words", READERS)
 @pytest.mark.parametrize("reply", [b"$JS.ACK.S", b"$JS.ACK.S.C.x.y.z.a.b", b"$JS.ACK.S.C.1.-1.1.1.1", b"\x1b[2J"])
-def test_replies_that_are_no_acks_are_reported_in_our_words(
-    lied: Callable[..., Done], words: str, reply: bytes
-) -> None:
+def test_replies_that_are_no_acks_are_reported_in_our_words(lied: Run, words: str, reply: bytes) -> None:
     assert fault(lied([*words.split(), "--timeout", "300ms"], reply=lambda _: reply), False) == ""
 
 
 @pytest.mark.parametrize("words", ["str info S", "con ls S", "kv get B k", "str ls", "stream get S 1"])
-def test_messages_nobody_asked_for_change_nothing(lied: Callable[..., Done], words: str) -> None:
+def test_messages_nobody_asked_for_change_nothing(lied: Run, words: str) -> None:
     """They come before each answer: for an unknown subscription, and for an inbox that no request has."""
     unasked = b"MSG other 99 4\r\nnone\r\n"
     plain = lied([*words.split(), "-j"])
@@ -180,7 +173,7 @@ def test_messages_nobody_asked_for_change_nothing(lied: Callable[..., Done], wor
     assert (plain.code, odd.code, sorted(plain.json)) == (0, 0, sorted(odd.json))
 
 
-def test_an_error_line_with_escape_codes_is_shown_and_not_obeyed(lied: Callable[..., Done]) -> None:
+def test_an_error_line_with_escape_codes_is_shown_and_not_obeyed(lied: Run) -> None:
     """The server's PONG becomes an error, for which it would close the connection."""
     line = b"-ERR 'Authorization Violation \x1b]0;owned\x07\xe2\x80\xae'\r\n"
     for words in ("str info S", "pub s.a x", "sub s.a --count 1 --wait 50ms", "account info", "server list"):
@@ -189,7 +182,7 @@ def test_an_error_line_with_escape_codes_is_shown_and_not_obeyed(lied: Callable[
 
 
 @pytest.mark.parametrize("words", ["top -j --max-refresh 3 -d 100ms", "server graph --count 3 --watch 100ms"])
-def test_live_views_outlive_an_unreadable_answer(lied: Callable[..., Done], words: str) -> None:
+def test_live_views_outlive_an_unreadable_answer(lied: Run, words: str) -> None:
     """The second answer with the server's figures is cut short."""
     figures = iter(range(100))
 
@@ -215,9 +208,7 @@ INFOS: Final = [
 
 @pytest.mark.parametrize("info", INFOS, ids=lambda info: ascii(info[:40]))
 @pytest.mark.parametrize("words", ["str ls", "pub a b", "sub a --count 1 --wait 50ms", "rtt --count 1"])
-def test_an_odd_info_is_reported_in_our_words(
-    command: Callable[[str], Callable[..., Done]], info: bytes, words: str
-) -> None:
+def test_an_odd_info_is_reported_in_our_words(command: Run, info: bytes, words: str) -> None:
     def serve() -> None:
         with suppress(OSError):
             while True:

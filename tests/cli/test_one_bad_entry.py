@@ -128,12 +128,8 @@ def test_bad_responders_hide_no_service(natsctl: Run, shared_server: ServerProce
 
 @pytest.fixture
 def changed(
-    shared_server: ServerProcess,
-    natsctl: Run,
-    command: Callable[[str], Run],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> Iterator[Callable[..., Done]]:
+    shared_server: ServerProcess, natsctl: Run, command: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Run]:
     """Runs a command behind a server that changes its answers."""
     monkeypatch.chdir(tmp_path)
 
@@ -162,7 +158,7 @@ DAMAGE: Final[dict[str, Callable[[dict[str, Any]], Any]]] = {
 
 @pytest.mark.parametrize("words", LISTS)
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_lists_of_the_api_show_the_others(natsctl: Run, changed: Callable[..., Done], words: str, damage: str) -> None:
+def test_lists_of_the_api_show_the_others(natsctl: Run, changed: Run, words: str, damage: str) -> None:
     setup = (
         "stream add S --subjects s", "stream add T --subjects t", "con add S C1 --pull", "con add S C2 --pull",
         "kv add K1", "kv add K2", "object add O1", "object add O2", "stream add N --subjects n --allow-counter",
@@ -189,7 +185,7 @@ def test_lists_of_the_api_show_the_others(natsctl: Run, changed: Callable[..., D
 
 
 @pytest.mark.parametrize("words", ["stream ls -n", "con ls S -n"])
-def test_names_that_are_none_are_left_out(natsctl: Run, changed: Callable[..., Done], words: str) -> None:
+def test_names_that_are_none_are_left_out(natsctl: Run, changed: Run, words: str) -> None:
     for line in ("stream add S --subjects s", "con add S C --pull"):
         assert natsctl(*line.split()).code == 0
     key = "consumers" if words.startswith("con") else "streams"
@@ -227,7 +223,7 @@ BAD: Final = (
     + [("server list 3 --timeout 1s", "2 of 3 servers answered")],
 )
 def test_a_bad_server_is_reported_once_and_before_other_errors(
-    tmp_path: Path, command: Callable[[str], Run], words: str, last: str
+    tmp_path: Path, command: Run, words: str, last: str
 ) -> None:
     (tmp_path / "c.conf").write_text("accounts { SYS { users: [{ user: s, password: p }] } }\nsystem_account: SYS\n")
     with (

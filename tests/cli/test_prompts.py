@@ -3,7 +3,6 @@
 import json
 import shlex
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +14,8 @@ from tests.support.commands import Run
 pytest.importorskip("pexpect")
 pytestmark = pytest.mark.ours("questions are asked before a request, whatever the server is")
 
-Person = Any
 
-
-def test_a_stream_is_made_from_answers_in_the_documented_order(person: Callable[..., Person], natsctl: Run) -> None:
+def test_a_stream_is_made_from_answers_in_the_documented_order(person: Run, natsctl: Run) -> None:
     one = person("str", "add")
     one.answers("Stream Name", "ORDERS\r")
     one.answers("Subjects", "ORDERS.* SHOP\r")
@@ -58,7 +55,7 @@ def test_a_stream_is_made_from_answers_in_the_documented_order(person: Callable[
     assert {key: config.get(key) for key in wanted} == wanted
 
 
-def test_a_question_mark_explains_and_names_the_flag(person: Callable[..., Person]) -> None:
+def test_a_question_mark_explains_and_names_the_flag(person: Run) -> None:
     one = person("str", "add", "S")
     one.answers("Subjects", "?\r")
     one.sees("Settable using --subjects")
@@ -77,7 +74,7 @@ def test_a_question_mark_explains_and_names_the_flag(person: Callable[..., Perso
     assert one.end()[0] == 130
 
 
-def test_a_wrong_answer_is_told_and_asked_again(person: Callable[..., Person], natsctl: Run) -> None:
+def test_a_wrong_answer_is_told_and_asked_again(person: Run, natsctl: Run) -> None:
     given = shlex.split("--subjects s --storage file --retention limits --discard old --max-msgs 1")
     one = person("str", "add", *given)
     one.answers("Stream Name", "a.b\r")
@@ -94,7 +91,7 @@ def test_a_wrong_answer_is_told_and_asked_again(person: Callable[..., Person], n
 
 
 @pytest.mark.parametrize("flag", ["--defaults", "--no-input"])
-def test_nothing_is_asked_when_told_so(person: Callable[..., Person], flag: str) -> None:
+def test_nothing_is_asked_when_told_so(person: Run, flag: str) -> None:
     status, screen = person("str", "add", "S", "--subjects", "s", flag).end()
     assert (status, "? " in screen) == (0, False)
     status, screen = person("str", "add", flag).end()
@@ -102,7 +99,7 @@ def test_nothing_is_asked_when_told_so(person: Callable[..., Person], flag: str)
     assert "STREAM" in screen
 
 
-def test_a_consumer_is_made_as_the_document_shows(person: Callable[..., Person], natsctl: Run) -> None:
+def test_a_consumer_is_made_as_the_document_shows(person: Run, natsctl: Run) -> None:
     natsctl("str", "add", "OTHER", "--subjects", "o")
     natsctl("str", "add", "ORDERS", "--subjects", "ORDERS.*")
     one = person("con", "add", "--sample", "100")
@@ -124,7 +121,7 @@ def test_a_consumer_is_made_as_the_document_shows(person: Callable[..., Person],
     assert (config["ack_policy"], config["replay_policy"]) == ("explicit", "instant")
 
 
-def test_a_push_consumer_is_asked_for_what_concerns_it(person: Callable[..., Person], natsctl: Run) -> None:
+def test_a_push_consumer_is_asked_for_what_concerns_it(person: Run, natsctl: Run) -> None:
     natsctl("str", "add", "ORDERS", "--subjects", "ORDERS.*")
     one = person("con", "add", "ORDERS", "MONITOR")
     one.answers("Delivery target", "monitor.ORDERS\r")
@@ -142,7 +139,7 @@ def test_a_push_consumer_is_asked_for_what_concerns_it(person: Callable[..., Per
     assert config["idle_heartbeat"] == 5 * 10**9
 
 
-def test_a_backoff_is_made_from_answers(person: Callable[..., Person], natsctl: Run) -> None:
+def test_a_backoff_is_made_from_answers(person: Run, natsctl: Run) -> None:
     natsctl("str", "add", "ORDERS", "--subjects", "ORDERS.*")
     words = shlex.split(
         "--pull --ack explicit --deliver all --replay instant --filter= --max-deliver=-1 --max-pending 5"
@@ -159,7 +156,7 @@ def test_a_backoff_is_made_from_answers(person: Callable[..., Person], natsctl: 
     assert (config["backoff"], config["max_deliver"]) == ([10**9, 2 * 10**9, 3 * 10**9, 4 * 10**9], 5)
 
 
-def test_a_wrong_name_is_an_error_and_no_list(person: Callable[..., Person], natsctl: Run) -> None:
+def test_a_wrong_name_is_an_error_and_no_list(person: Run, natsctl: Run) -> None:
     natsctl("str", "add", "ORDERS", "--subjects", "ORDERS.*")
     for words in (("purge",), ("rm",), ("info",), ("edit",)):
         status, screen = person("str", *words, "ORDRES").end()
@@ -168,7 +165,7 @@ def test_a_wrong_name_is_an_error_and_no_list(person: Callable[..., Person], nat
         assert "Really" not in screen
 
 
-def test_confirmations_take_no_for_an_answer(person: Callable[..., Person], natsctl: Run) -> None:
+def test_confirmations_take_no_for_an_answer(person: Run, natsctl: Run) -> None:
     natsctl("str", "add", "ORDERS", "--subjects", "ORDERS.*")
     natsctl("pub", "ORDERS.a", "x", "-q", "-J")
     for words, question in (
@@ -198,7 +195,7 @@ def test_confirmations_take_no_for_an_answer(person: Callable[..., Person], nats
     assert natsctl("str", "ls", "-n").out == ""
 
 
-def test_a_list_picks_nothing_where_nothing_matches(person: Callable[..., Person], natsctl: Run) -> None:
+def test_a_list_picks_nothing_where_nothing_matches(person: Run, natsctl: Run) -> None:
     for name in ("AAA", "ORDERS"):
         natsctl("str", "add", name, "--subjects", name)
     one = person("str", "rm", columns=60)
@@ -224,7 +221,7 @@ def test_a_long_list_shows_its_place_and_its_filter_below_the_question(person: R
     assert one.end()[0] == 0
 
 
-def test_what_is_wider_than_the_terminal_goes_on_between_words(person: Callable[..., Person], natsctl: Run) -> None:
+def test_what_is_wider_than_the_terminal_goes_on_between_words(person: Run, natsctl: Run) -> None:
     natsctl("str", "add", "S", "--subjects", "s")
     code, screen = person("str", "edit", "S", columns=50).end()
     assert (code, "--max-age 30d, --config\n    FILE or --interactive\n" in screen) == (2, True), screen
@@ -236,9 +233,7 @@ def test_what_is_wider_than_the_terminal_goes_on_between_words(person: Callable[
     assert one.end()[0] == 130
 
 
-def test_questions_go_to_stderr_so_that_stdout_can_be_redirected(
-    person: Callable[..., Person], natsctl: Run, tmp_path: Path
-) -> None:
+def test_questions_go_to_stderr_so_that_stdout_can_be_redirected(person: Run, natsctl: Run, tmp_path: Path) -> None:
     natsctl("str", "add", "ORDERS", "--subjects", "ORDERS.*")
     file = tmp_path / "out.json"
     one = person("-c", f"{sys.executable} -m natsctl str info -j > {file}", command="/bin/sh")
@@ -247,7 +242,7 @@ def test_questions_go_to_stderr_so_that_stdout_can_be_redirected(
     assert file.read_text().startswith("{")
 
 
-def test_a_terminal_is_not_driven_by_messages_or_names(person: Callable[..., Person], natsctl: Run) -> None:
+def test_a_terminal_is_not_driven_by_messages_or_names(person: Run, natsctl: Run) -> None:
     natsctl("str", "add", "S", "--subjects", "s", "--description", "[bold]d[/]\x1b[2J")
     natsctl("pub", "s", "a\x1b]0;title\x07b", "-q", "-J")
     one = person("str", "get", "S", "1")
@@ -263,7 +258,7 @@ def test_a_terminal_is_not_driven_by_messages_or_names(person: Callable[..., Per
     assert natsctl("str", "info", "S", "-j").json["config"]["description"] == "\x9b2J\x7f\u202e\U000e0001"
 
 
-def test_a_backup_shows_a_bar_unless_told_not_to(person: Callable[..., Person], natsctl: Run, tmp_path: Path) -> None:
+def test_a_backup_shows_a_bar_unless_told_not_to(person: Run, natsctl: Run, tmp_path: Path) -> None:
     natsctl("str", "add", "S", "--subjects", "s")
     natsctl("pub", "s", "x" * 1000, "--count", "200", "-q", "-J")
     status, screen = person("str", "backup", "S", str(tmp_path / "b")).end()

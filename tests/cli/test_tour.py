@@ -3,14 +3,13 @@
 import json
 import os
 import re
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from natsctl.cli.main import run as run_main
 from natsctl.testing.process import ServerProcess
+from tests.support.commands import Run
 
 
 @pytest.mark.cpu(30)
@@ -38,7 +37,7 @@ def test_the_tour_ends_well_on_the_reference(server: ServerProcess, capfd: pytes
 
 
 @pytest.mark.ours("the tour's own steps")
-def test_a_failing_step_fails_the_tour(natsctl: Callable[..., Any]) -> None:
+def test_a_failing_step_fails_the_tour(natsctl: Run) -> None:
     assert natsctl("str", "add", "ORDERS", "--subjects", "OTHER.*").code == 0
     done = natsctl("tour", "-s", os.environ["NATS_URL"])
     assert (done.code, "exit status 4" in done.err) == (1, True)

@@ -16,7 +16,7 @@ import pytest
 from tests.support import forkserver
 
 Run = Callable[..., Any]
-"""The type of fixtures that run a command line and return a Done, and of those that write what a command reads."""
+"""The type of fixtures that are called, most of them with the words of a command line: they return a Done."""
 
 
 class Done(NamedTuple):

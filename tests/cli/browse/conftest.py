@@ -3,7 +3,7 @@
 import html
 import os
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Protocol
@@ -20,6 +20,7 @@ from natsctl.client.manager import Manager
 from natsctl.client.servers import resolve
 from natsctl.client.settings import Settings
 from natsctl.testing.process import ServerProcess
+from tests.support.commands import Run
 
 PICTURES = Path(__file__).parents[3] / "docs" / "images" / "browse"
 """What the screens look like: the pictures of the documentation. `SCREENS=write pytest tests/cli/browse` draws them."""
@@ -123,7 +124,7 @@ def browse(monkeypatch: pytest.MonkeyPatch) -> Browse:
 
 
 @pytest.fixture
-def shop(natsctl: Callable[..., Any], shared_server: ServerProcess, monkeypatch: pytest.MonkeyPatch) -> str:
+def shop(natsctl: Run, shared_server: ServerProcess, monkeypatch: pytest.MonkeyPatch) -> str:
     """The URL of a server with two streams, two consumers and a bucket of each kind."""
     monkeypatch.setenv("TZ", "UTC")
     body = '{"id": {{Count}}, "customer": {"name": "Ada", "city": "London"}, "items": [{"sku": "A-1", "n": 2}]}'
@@ -146,7 +147,7 @@ def shop(natsctl: Callable[..., Any], shared_server: ServerProcess, monkeypatch:
 
 
 @pytest.fixture
-def failed(natsctl: Callable[..., Any], shop: str, monkeypatch: pytest.MonkeyPatch) -> str:
+def failed(natsctl: Run, shop: str, monkeypatch: pytest.MonkeyPatch) -> str:
     """The URL of that server with two dead letters of a stream."""
     for line in (
         ("deadletter", "enable", "ORDERS"),

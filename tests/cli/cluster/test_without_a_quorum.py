@@ -1,7 +1,7 @@
 """Commands on a cluster of three of which one server is left: JetStream has no leader and cannot elect one."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,7 +22,7 @@ def left(tmp_path: Path) -> Iterator[Cluster]:
         yield cluster
 
 
-def kill_two(cluster: Cluster, command: Callable[[str], Run]) -> None:
+def kill_two(cluster: Cluster, command: Run) -> None:
     """Leave a server that leads neither the meta group nor Q: a leader serves requests until it notices, for 10 s."""
     checked = command(cluster.url("s:p"))("server", "check", "meta", "--expect", "3")
     leaders = {name for name in NAMES if f"led by {name}" in checked.out}
@@ -33,9 +33,7 @@ def kill_two(cluster: Cluster, command: Callable[[str], Run]) -> None:
             server.kill()
 
 
-def test_commands_honor_their_timeout_or_report_that_they_wait_and_checks_never_do(
-    left: Cluster, command: Callable[[str], Run]
-) -> None:
+def test_commands_honor_their_timeout_or_report_that_they_wait_and_checks_never_do(left: Cluster, command: Run) -> None:
     run = command(left.url())
     assert run("str", "add", "Q", "--subjects", "q", "--replicas", "3", "--defaults").code == 0
     kill_two(left, command)

@@ -303,7 +303,7 @@ START = {
 
 
 @pytest.fixture(params=["bash", "zsh", "fish"])
-def shell(request: pytest.FixtureRequest, tmp_path: Path, natsctl: Callable[..., Any]) -> Iterator[Any]:
+def shell(request: pytest.FixtureRequest, tmp_path: Path, natsctl: Run) -> Iterator[Any]:
     name = request.param
     pexpect = pytest.importorskip("pexpect")
     if shutil.which(name) is None:

@@ -3,7 +3,6 @@
 import asyncio
 import functools
 from collections import Counter
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -90,7 +89,7 @@ def test_a_plan_spreads_leaders_and_moves_no_more_than_needed(infos: list[dict[s
 
 
 @pytest.fixture
-def run(three: Cluster, command: Callable[[str], Run]) -> Run:
+def run(three: Cluster, command: Run) -> Run:
     return command(three.url())
 
 

@@ -1,8 +1,6 @@
 """Questions about consumers, at a pseudo-terminal."""
 
 import shlex
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 
@@ -11,10 +9,8 @@ from tests.support.commands import Run
 pytest.importorskip("pexpect")
 pytestmark = pytest.mark.ours("questions are asked before a request, whatever the server is")
 
-Person = Any
 
-
-def test_a_removal_shows_what_vanishes_and_wants_the_name(person: Callable[..., Person], fed: Run) -> None:
+def test_a_removal_shows_what_vanishes_and_wants_the_name(person: Run, fed: Run) -> None:
     fed("con", "add", "ORDERS", "C", "--pull")
     fed("con", "next", "ORDERS", "C", "--no-ack", "-r")
     one = person("con", "rm", "ORDERS")
@@ -28,7 +24,7 @@ def test_a_removal_shows_what_vanishes_and_wants_the_name(person: Callable[..., 
     assert fed("con", "ls", "ORDERS", "-n").out == ""
 
 
-def test_a_pause_is_asked_for_with_its_default(person: Callable[..., Person], orders: Run) -> None:
+def test_a_pause_is_asked_for_with_its_default(person: Run, orders: Run) -> None:
     orders("con", "add", "ORDERS", "C", "--pull")
     one = person("con", "pause", "ORDERS", "C")
     one.answers("Pause until (time or duration)", "?\r")
@@ -41,7 +37,7 @@ def test_a_pause_is_asked_for_with_its_default(person: Callable[..., Person], or
     assert 3500 * 10**9 < info["pause_remaining"] < 3601 * 10**9
 
 
-def test_flow_control_asks_for_the_heartbeat_that_it_needs(person: Callable[..., Person], orders: Run) -> None:
+def test_flow_control_asks_for_the_heartbeat_that_it_needs(person: Run, orders: Run) -> None:
     words = "--target out --deliver-group= --deliver all --ack none --replay instant --filter= --no-headers-only"
     one = person("con", "add", "ORDERS", "C", *shlex.split(words))
     one.answers("Idle Heartbeat", "\r")
@@ -52,7 +48,7 @@ def test_flow_control_asks_for_the_heartbeat_that_it_needs(person: Callable[...,
     assert (config["flow_control"], config["idle_heartbeat"]) == (True, 5 * 10**9)
 
 
-def test_a_watched_report_is_drawn_again_and_leaves_the_terminal(person: Callable[..., Person], fed: Run) -> None:
+def test_a_watched_report_is_drawn_again_and_leaves_the_terminal(person: Run, fed: Run) -> None:
     fed("con", "add", "ORDERS", "C", "--pull")
     one = person("con", "report", "ORDERS", "--watch", "200ms")
     one.sees("5 / 100%")

@@ -3,13 +3,12 @@
 import io
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from natsctl.cli.main import run as run_main
-from tests.support.commands import Done
+from tests.support.commands import Done, Run
 
 
 @pytest.fixture
@@ -23,7 +22,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def ctx(home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Done]:
+def ctx(home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
     def run(*words: str, stdin: bytes = b"") -> Done:
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
         capsys.readouterr()

@@ -2,7 +2,6 @@
 
 import json
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ MESSAGES = 5
 
 
 @pytest.fixture
-def run(command: Callable[[str], Run], three: Cluster) -> Run:
+def run(command: Run, three: Cluster) -> Run:
     return command(three.url())
 
 
@@ -96,7 +95,7 @@ def test_a_replacement_that_was_cut_off_and_then_loses_its_only_copy_is_finished
 
 
 def test_a_server_that_dies_during_an_apply_does_not_keep_it_from_its_end(
-    run: Run, command: Callable[[str], Run], three: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Run, command: Run, three: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     streams = {f"S{number}": {"subjects": [f"s{number}"], "num_replicas": 3} for number in range(4)}
     path = written(tmp_path, streams=streams)

@@ -6,7 +6,6 @@ import itertools
 import json
 import re
 import signal
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -212,7 +211,7 @@ def test_acks_go_to_the_consumer_when_asked_for(five: Run) -> None:
 
 
 @pytest.mark.ours("how messages are shown")
-def test_a_report_at_a_terminal_is_redrawn_and_stays_below(five: Run, person: Callable[..., Any]) -> None:
+def test_a_report_at_a_terminal_is_redrawn_and_stays_below(five: Run, person: Run) -> None:
     one = person("sub", "s.*", "--all", "--report-subjects")
     one.sees("5 messages")
     one.child.sendintr()

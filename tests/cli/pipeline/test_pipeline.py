@@ -7,7 +7,6 @@ import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -17,11 +16,11 @@ import pytest
 from natsctl.spark.pipeline.project import find_project
 from natsctl.spark.pipeline.run_record import log_path
 from natsctl.testing.process import ServerProcess
-from tests.support.commands import Done
+from tests.support.commands import Run
 
 pytestmark = pytest.mark.ours("files of a project")
 
-Natsctl = Callable[..., Done]
+Natsctl = Run
 
 
 def checkpoint(folder: Path, created: str, seq: int) -> Path:

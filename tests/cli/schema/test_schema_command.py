@@ -14,6 +14,7 @@ import pytest
 from natsctl.cli.framework.nouns import every_command
 from natsctl.cli.main import run as run_main
 from natsctl.cli.schema import kinds, kinds_of, schema_of
+from tests.support.commands import Run
 from tests.support.natscli_page import NATS_SERVER_FLAGS, parameters
 
 Ask = Callable[..., tuple[int, str, str]]
@@ -125,7 +126,7 @@ def test_keys_that_a_kind_has_not_are_told_and_wrong_where_asked(schema: Ask) ->
     assert schema("validate", "stream_configuration", "/nonexistent")[0] == 2
 
 
-def test_an_answer_is_judged_by_what_it_says_it_is(natsctl: Callable[..., Any]) -> None:
+def test_an_answer_is_judged_by_what_it_says_it_is(natsctl: Run) -> None:
     done = natsctl("schema", "request", "$JS.API.INFO", "-j")
     assert (done.code, done.json["valid"], done.json["id"]) == (
         0,

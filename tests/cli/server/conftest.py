@@ -1,6 +1,6 @@
 """Servers with a system account: one of each kind for all tests of `server`, and a cluster for what needs one."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -29,12 +29,12 @@ def operated(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 
 
 @pytest.fixture
-def system(operated: ServerProcess, command: Callable[[str], Run]) -> Run:
+def system(operated: ServerProcess, command: Run) -> Run:
     return command(operated.url.replace("nats://", "nats://s:p@"))
 
 
 @pytest.fixture
-def user(operated: ServerProcess, command: Callable[[str], Run]) -> Iterator[Run]:
+def user(operated: ServerProcess, command: Run) -> Iterator[Run]:
     """Runs a command line as a user of account A, which has no streams."""
     run = command(operated.url.replace("nats://", "nats://a:p@"))
     yield run
@@ -45,7 +45,7 @@ def user(operated: ServerProcess, command: Callable[[str], Run]) -> Iterator[Run
 
 
 @pytest.fixture
-def cluster(three: Cluster, command: Callable[[str], Run], monkeypatch: pytest.MonkeyPatch) -> Run:
+def cluster(three: Cluster, command: Run, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Runs a command line as a user of the cluster's system account, once it has a leader; it awaits every server."""
     monkeypatch.setattr("natsctl.client.system.system_account.KNOWN_QUIET_S", 20.0)
     run = command(three.url("s:p"))

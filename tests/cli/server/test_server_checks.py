@@ -3,7 +3,6 @@
 import json
 import re
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +70,7 @@ def test_metadata_set_thresholds_and_flags_win_over_them(user: Run) -> None:
     assert (bad.code, bad.json["critical"][0].startswith("metadata io.nats.monitor.msgs-critical: ")) == (2, True)
 
 
-def test_a_server_that_is_down_is_critical(command: Callable[[str], Run]) -> None:
+def test_a_server_that_is_down_is_critical(command: Run) -> None:
     done = command("nats://127.0.0.1:1")("srv", "check", "connection")
     assert done.code == 2
     assert done.out.startswith("CRITICAL Connection Crit:")
@@ -112,7 +111,7 @@ def test_the_result_can_go_to_a_file_in_one_step(checked: Run, folder: Path) -> 
     assert checked("srv", "check", "jetstream", "--outfile", str(folder / "no" / "x")).code == 2
 
 
-def test_names_cannot_break_the_line(command: Callable[[str], Run]) -> None:
+def test_names_cannot_break_the_line(command: Run) -> None:
     done = command("nats://127.0.0.1:1")("srv", "check", "request", "--subject", "a|b\x1b[2J\n")
     assert done.out.count("\n") == 1
     assert "\x1b" not in done.out
@@ -137,7 +136,7 @@ def _credentials(folder: Path, claims: dict[str, Any]) -> str:
     ],
 )  # fmt: skip
 def test_credentials_are_checked_without_a_server(
-    command: Callable[[str], Run], folder: Path, left_s: int | None, flags: tuple[str, ...], code: int
+    command: Run, folder: Path, left_s: int | None, flags: tuple[str, ...], code: int
 ) -> None:
 
     claims = {} if left_s is None else {"exp": int(time.time()) + left_s}

@@ -2,7 +2,6 @@
 
 import json
 import socket
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -200,7 +199,7 @@ def test_a_cluster_that_has_lost_its_majority_is_rescued(cluster: Run, monkeypat
     assert cluster("srv", "cluster", "rescue", "--quorum", "2", "-f").code == 1
 
 
-def test_a_server_is_evacuated(cluster: Run, command: Callable[[str], Run], three: Cluster) -> None:
+def test_a_server_is_evacuated(cluster: Run, command: Run, three: Cluster) -> None:
     user = command(three.url())
     add = ("str", "add", "LONE", "--subjects", "lone", "--defaults", "--if-not-exists")
     eventually(lambda: user(*add).code == 0)

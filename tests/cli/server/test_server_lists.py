@@ -3,7 +3,6 @@
 import asyncio
 import re
 import time
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -390,7 +389,7 @@ def test_a_lone_server_is_in_balance(system: Run) -> None:
     assert system("srv", "cluster", "balance", "--kind", "router").code == 2
 
 
-def test_mappings_are_tried_without_a_server(command: Callable[[str], Run]) -> None:
+def test_mappings_are_tried_without_a_server(command: Run) -> None:
     offline = command("nats://127.0.0.1:1")
     assert offline("srv", "mappings", "a.*", "b.{{wildcard(1)}}.c", "a.x").out == "b.x.c\n"
     done = offline("srv", "mappings", "a.*", "b.{{wildcard(1)}}", "a.x", "c.x", "-j")
@@ -400,7 +399,7 @@ def test_mappings_are_tried_without_a_server(command: Callable[[str], Run]) -> N
     assert "is valid" in offline("srv", "mappings", "a", "b").err
 
 
-def test_passwords_are_hashed_without_a_server(command: Callable[[str], Run], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_passwords_are_hashed_without_a_server(command: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     import bcrypt
 
     offline = command("nats://127.0.0.1:1")

@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-from collections.abc import Callable
 from typing import Any, Final
 
 import pytest
@@ -14,7 +13,7 @@ from tests.support.servers import NAMES, Cluster
 
 
 @pytest.fixture
-def natsctl(three: Cluster, command: Callable[[str], Run]) -> Run:
+def natsctl(three: Cluster, command: Run) -> Run:
     return command(three.url())
 
 
@@ -95,9 +94,7 @@ REQUESTS: Final = {
 
 
 @pytest.mark.reference
-def test_a_move_asks_as_the_tool_does_and_can_be_cancelled(
-    natsctl: Run, three: Cluster, command: Callable[[str], Run]
-) -> None:
+def test_a_move_asks_as_the_tool_does_and_can_be_cancelled(natsctl: Run, three: Cluster, command: Run) -> None:
     system = command(three.url("s:p"))
     home = _led_elsewhere(natsctl, system)
     assert natsctl("con", "add", "MOVED", "C", "--pull", "--defaults").code == 0

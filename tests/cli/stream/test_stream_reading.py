@@ -2,7 +2,6 @@
 
 import shlex
 import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -93,7 +92,7 @@ def test_a_plot_ends_after_its_looks_and_needs_room(filled: Run, monkeypatch: py
 
 
 @pytest.mark.ours("how messages are shown")
-def test_a_person_turns_pages(person: Callable[..., Any], filled: Run) -> None:
+def test_a_person_turns_pages(person: Run, filled: Run) -> None:
     one = person("str", "view", "S", "4")
     one.sees("[7] Subject")
     one.answers("Next Page?", "\r")
