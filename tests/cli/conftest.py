@@ -256,6 +256,12 @@ class Person:
         self.sees(question)
         self.child.send(keys)
 
+    def dialogue(self, text: str) -> None:
+        """Answer in turn what the text has as `question: answer`, with ` | ` or a new line between two of them."""
+        for part in re.split(r" \| |\n", text.strip()):
+            question, _, answer = part.strip().partition(": ")
+            self.answers(question, f"{answer}\r")
+
     def end(self) -> tuple[int, str]:
         """The exit status, and everything that was on the screen, without what moves the cursor."""
         self.child.expect(self._end)

@@ -17,21 +17,15 @@ pytestmark = pytest.mark.ours("questions are asked before a request, whatever th
 
 def test_a_stream_is_made_from_answers_in_the_documented_order(person: Run, natsctl: Run) -> None:
     one = person("str", "add")
-    one.answers("Stream Name", "ORDERS\r")
-    one.answers("Subjects", "ORDERS.* SHOP\r")
-    one.answers("Storage")
-    one.answers("Replication")
-    one.answers("Retention Policy", "work\r")
+    one.dialogue("""
+        Stream Name: ORDERS | Subjects: ORDERS.* SHOP | Storage | Replication | Retention Policy: work
+    """)
     one.answers("Discard Policy", "\x1b[A\r")
-    one.answers("Stream Messages Limit", "100\r")
-    one.answers("Per Subject Messages Limit")
-    one.answers("Total Stream Size", "1GB\r")
-    one.answers("Message TTL", "1y\r")
-    one.answers("Max Message Size")
-    one.answers("Duplicate tracking time window")
-    one.answers("Allow message Roll-ups", "y\r")
-    one.answers("Allow message deletion")
-    one.answers("Allow purging subjects or the entire stream", "\r")
+    one.dialogue("""
+        Stream Messages Limit: 100 | Per Subject Messages Limit | Total Stream Size: 1GB | Message TTL: 1y
+        Max Message Size | Duplicate tracking time window | Allow message Roll-ups: y | Allow message deletion
+        Allow purging subjects or the entire stream
+    """)
     status, screen = one.end()
     assert status == 0, screen
     assert "Stream ORDERS was created" in screen
@@ -103,17 +97,12 @@ def test_a_consumer_is_made_as_the_document_shows(person: Run, natsctl: Run) -> 
     natsctl("str", "add", "OTHER", "--subjects", "o")
     natsctl("str", "add", "ORDERS", "--subjects", "ORDERS.*")
     one = person("con", "add", "--sample", "100")
-    one.answers("Select a Stream", "ORD\r")
-    one.answers("Consumer name", "NEW\r")
-    one.answers("Delivery target (empty for Pull Consumers)")
-    one.answers("Start policy (all, new, last, subject, 1h, msg sequence)", "all\r")
-    one.answers("Acknowledgment policy")
-    one.answers("Replay policy")
-    one.answers("Filter Stream by subjects (blank for all)", "ORDERS.received\r")
-    one.answers("Maximum Allowed Deliveries", "20\r")
-    one.answers("Maximum Acknowledgments Pending")
-    one.answers("Deliver headers only without bodies")
-    one.answers("Add a Retry Backoff Policy")
+    one.dialogue("""
+        Select a Stream: ORD | Consumer name: NEW | Delivery target (empty for Pull Consumers)
+        Start policy (all, new, last, subject, 1h, msg sequence): all | Acknowledgment policy | Replay policy
+        Filter Stream by subjects (blank for all): ORDERS.received | Maximum Allowed Deliveries: 20
+        Maximum Acknowledgments Pending | Deliver headers only without bodies | Add a Retry Backoff Policy
+    """)
     status, screen = one.end()
     assert status == 0, screen
     config = natsctl("con", "info", "ORDERS", "NEW", "-j").json["config"]
@@ -124,15 +113,11 @@ def test_a_consumer_is_made_as_the_document_shows(person: Run, natsctl: Run) -> 
 def test_a_push_consumer_is_asked_for_what_concerns_it(person: Run, natsctl: Run) -> None:
     natsctl("str", "add", "ORDERS", "--subjects", "ORDERS.*")
     one = person("con", "add", "ORDERS", "MONITOR")
-    one.answers("Delivery target", "monitor.ORDERS\r")
-    one.answers("Delivery Queue Group")
-    one.answers("Start policy", "last\r")
-    one.answers("Acknowledgment policy")
-    one.answers("Replay policy")
-    one.answers("Filter Stream by subjects")
-    one.answers("Idle Heartbeat", "5s\r")
-    one.answers("Enable Flow Control", "y\r")
-    one.answers("Deliver headers only")
+    one.dialogue("""
+        Delivery target: monitor.ORDERS | Delivery Queue Group | Start policy: last | Acknowledgment policy
+        Replay policy | Filter Stream by subjects | Idle Heartbeat: 5s | Enable Flow Control: y
+        Deliver headers only
+    """)
     assert one.end()[0] == 0
     config = natsctl("con", "info", "ORDERS", "MONITOR", "-j").json["config"]
     assert (config["deliver_subject"], config["ack_policy"], config["flow_control"]) == ("monitor.ORDERS", "none", True)
@@ -146,11 +131,10 @@ def test_a_backoff_is_made_from_answers(person: Run, natsctl: Run) -> None:
         " --no-headers-only"
     )
     one = person("con", "add", "ORDERS", "C", *words)
-    one.answers("Add a Retry Backoff Policy", "y\r")
-    one.answers("Backoff policy")
-    one.answers("Minimum retry time", "1s\r")
-    one.answers("Maximum retry time", "5s\r")
-    one.answers("Number of steps", "4\r")
+    one.dialogue("""
+        Add a Retry Backoff Policy: y | Backoff policy | Minimum retry time: 1s | Maximum retry time: 5s
+        Number of steps: 4
+    """)
     assert one.end()[0] == 0
     config = natsctl("con", "info", "ORDERS", "C", "-j").json["config"]
     assert (config["backoff"], config["max_deliver"]) == ([10**9, 2 * 10**9, 3 * 10**9, 4 * 10**9], 5)
@@ -286,17 +270,13 @@ def document(screen: str) -> Any:
 
 def test_a_mirror_is_adjusted_by_answers(person: Run) -> None:
     one = person("str", "add", "M", "--mirror", "ORDERS", *GIVEN)
-    one.answers("Configure a custom durable consumer")
-    one.answers("Adjust mirror start", "y\r")
-    one.answers("Mirror Start Sequence")
-    one.answers("Mirror Start Time (YYYY:MM:DD HH:MM:SS)", "2026:01:31 12:00:00\r")
-    one.answers("Adjust mirror filter and transform", "y\r")
-    one.answers("Filter mirror by subject (enter to finish)", "ORDERS.new\r")
-    one.answers("Subject transform destination")
-    one.answers("Filter mirror by subject (enter to finish)")
-    one.answers("Import mirror from a different JetStream domain", "y\r")
-    one.answers("Foreign JetStream domain name", "hub\r")
-    one.answers("Delivery prefix", "deliver.hub\r")
+    one.dialogue("""
+        Configure a custom durable consumer | Adjust mirror start: y | Mirror Start Sequence
+        Mirror Start Time (YYYY:MM:DD HH:MM:SS): 2026:01:31 12:00:00 | Adjust mirror filter and transform: y
+        Filter mirror by subject (enter to finish): ORDERS.new | Subject transform destination
+        Filter mirror by subject (enter to finish) | Import mirror from a different JetStream domain: y
+        Foreign JetStream domain name: hub | Delivery prefix: deliver.hub
+    """)
     status, screen = one.end()
     assert status == 0, screen
     assert document(screen)["mirror"] == {
@@ -309,18 +289,13 @@ def test_a_mirror_is_adjusted_by_answers(person: Run) -> None:
 
 def test_each_source_is_asked_about_by_name_unless_given_whole(person: Run) -> None:
     one = person("str", "add", "S", "--source", "A", "--source", '{"name": "B", "opt_start_seq": 7}', *GIVEN)
-    one.answers("Configure a custom durable consumer for source A")
-    one.answers("Adjust source A start", "y\r")
-    one.answers("A Start Sequence", "5\r")
-    one.answers("A Start Time")
-    one.answers("Adjust source A filter and transform", "y\r")
-    one.answers("Filter A by subject", "a.>\r")
-    one.answers("Subject transform destination", "b.>\r")
-    one.answers("Filter A by subject")
-    one.answers("Import source A from a different JetStream domain")
-    one.answers("Import source A from a different account", "y\r")
-    one.answers("Foreign account API prefix", "api.x\r")
-    one.answers("Foreign account delivery prefix", "deliver.x\r")
+    one.dialogue("""
+        Configure a custom durable consumer for source A | Adjust source A start: y | A Start Sequence: 5
+        A Start Time | Adjust source A filter and transform: y | Filter A by subject: a.>
+        Subject transform destination: b.> | Filter A by subject
+        Import source A from a different JetStream domain | Import source A from a different account: y
+        Foreign account API prefix: api.x | Foreign account delivery prefix: deliver.x
+    """)
     status, screen = one.end()
     assert status == 0, screen
     assert document(screen)["sources"] == [

@@ -13,7 +13,6 @@ from rich.console import Console
 from natsctl.api.consumer import ConsumerConfig
 from natsctl.api.errors import UnreachableError, UsageError
 from natsctl.api.stream import ClusterInfo, StreamConfig
-from natsctl.api.units import plural
 from natsctl.cli.framework.live import _Lines
 from natsctl.cli.framework.output import show_page
 from natsctl.cli.render import consumers, streams, text
@@ -80,12 +79,6 @@ def test_ages_never_are_negative() -> None:
     assert text.ago("2026-01-01T00:00:10Z", 0) == "0s"
     assert text.ago("1970-01-01T00:00:01Z", 3 * S) == "2.00s"
     assert text.ago(None, 3 * S) == "never"
-
-
-def test_what_has_not_begun_tells_no_time_that_is_left() -> None:
-    lines = _Lines("Query", 4, "tasks")
-    assert lines._figures(0, 0, 2.0) == "0% of 4 tasks"
-    assert lines._figures(1, 1, 2.0) == "25% of 4 tasks, 0 tasks/s, 6.00s left"
 
 
 def test_the_time_that_is_left_counts_from_when_something_was_known(
@@ -297,10 +290,6 @@ def test_a_column_that_went_for_nothing_comes_back() -> None:
 )
 def test_texts_go_on_at_their_joints(text: str, width: int, lines: list[str]) -> None:
     assert folded(text, width) == lines
-
-
-def test_one_is_not_many() -> None:
-    assert [plural(number, "message") for number in (0, 1, 1234)] == ["0 messages", "1 message", "1,234 messages"]
 
 
 NUMBERS: tuple[Column[int], ...] = (

@@ -155,20 +155,6 @@ def test_names_of_fields_in_the_technical_preview_are_read(orders: Run, tmp_path
     assert orders("con", "add", "ORDERS", "--config", str(file)).code == 2
 
 
-def test_a_dry_run_of_an_edit_shows_the_difference_and_the_request(orders: Run) -> None:
-    orders("con", "add", "ORDERS", "C", "--max-deliver", "5")
-    done = orders("con", "edit", "ORDERS", "C", "--max-deliver", "6", "--dry-run", "-j")
-    request = done.json["requests"][0]
-    assert (done.code, request["subject"]) == (10, "$JS.API.CONSUMER.CREATE.ORDERS.C")
-    assert (request["body"]["action"], request["body"]["config"]["max_deliver"]) == ("update", 6)
-    assert done.json["effect"]["differences"] == [{"path": "max_deliver", "old": 5, "new": 6}]
-    text = orders("con", "edit", "ORDERS", "C", "--max-deliver", "6", "--dry-run")
-    assert text.out.startswith("  max_deliver: 5 → 6\n$JS.API.CONSUMER.CREATE.ORDERS.C\n")
-    same = orders("con", "edit", "ORDERS", "C", "--max-deliver", "5", "--dry-run", "-j")
-    assert (same.code, same.json["requests"]) == (0, [])
-    assert config_of(orders, "C")["max_deliver"] == 5
-
-
 @pytest.mark.ours("files and editors on this side")
 def test_an_editor_changes_what_the_person_changed(
     orders: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

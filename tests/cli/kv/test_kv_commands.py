@@ -394,13 +394,3 @@ def test_events_of_a_watch_fit_the_terminal_and_lose_nothing(
     assert max(len(line) for line in shown) <= columns
     assert all(line.startswith("  ") for line in shown[1:])
     assert " ".join(" ".join(shown).split()).endswith(f"PUT B > k: {value}")
-
-
-def test_an_event_of_a_watch_is_one_line_in_a_pipe_and_has_its_operation_in_colour() -> None:
-    from natsctl.cli.render.bucket_pages import event_text
-
-    text = f"[2026-01-01 00:00:00] PUT B > PUT: {'word ' * 200}"
-    assert event_text(text, "PUT", None, deleted=False, coloured=False) == text
-    coloured = event_text(text, "PUT", 60, deleted=False, coloured=True)
-    assert coloured.startswith("[2026-01-01 00:00:00] \x1b[32mPUT\x1b[0m B > PUT: word")
-    assert coloured.count("\x1b") == 2

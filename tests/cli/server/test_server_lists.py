@@ -32,10 +32,6 @@ def test_list_as_json_is_what_servers_sent(system: Run) -> None:
     assert answer["statsz"]["active_servers"] == 1
 
 
-def test_list_of_names_is_one_on_a_line(system: Run) -> None:
-    assert system("srv", "ls", "-n").out == "one\n"
-
-
 def test_list_ends_as_soon_as_all_known_servers_have_answered(system: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     system("srv", "ls", "-n")
     for name in ("QUIET_S", "KNOWN_QUIET_S"):
@@ -272,12 +268,6 @@ def test_every_kind_is_one_document_a_server(system: Run, kind: str) -> None:
     assert done.code == 0
     assert answer["server"]["name"] == "one"
     assert KINDS[kind] in answer["data"]
-
-
-@pytest.mark.parametrize("kind", ["ipqueue", "raft"])
-def test_what_a_server_may_have_nothing_of_is_asked_too(system: Run, kind: str) -> None:
-    (answer,) = system("srv", "req", kind).lines
-    assert isinstance(answer["data"], dict)
 
 
 def test_details_are_asked_for_unless_a_flag_says_otherwise(system: Run) -> None:
