@@ -10,7 +10,7 @@ from natsctl.testing.process import ServerProcess
 from tests.jetstream.requests import api, consumer_config, stream_config, upstream_config
 from tests.support.differential import AccountServer
 from tests.support.recorded import assert_as_recorded, record, unknown
-from tests.support.request_differential import Case, answers, differences, differing
+from tests.support.request_differential import Case, answers, differences, differing, notes
 
 TABLE: Final = "requests"
 GROUPS: Final[dict[str, Callable[[], Iterable[Case]]]] = {
@@ -25,7 +25,7 @@ KNOWN: Final = {**stream_config.KNOWN, **upstream_config.KNOWN}
 @pytest.mark.parametrize("every", [2, pytest.param(1, marks=pytest.mark.fuzz)])
 @pytest.mark.parametrize("name", GROUPS)
 def test_the_engine_answers_as_recorded(name: str, every: int) -> None:
-    assert_as_recorded(TABLE, name, lambda: answers(GROUPS[name](), every), every)
+    assert_as_recorded(TABLE, name, lambda: notes(answers(GROUPS[name](), every)), every)
 
 
 @pytest.mark.parametrize("name", api.EXCHANGES)
@@ -40,9 +40,11 @@ def test_all_requests_are_recorded() -> None:
 @pytest.mark.reference
 @pytest.mark.parametrize("name", GROUPS)
 def test_both_answer_the_same(name: str, accounts: AccountServer) -> None:
-    found = differences(accounts.url(), GROUPS[name](), KNOWN)
+    cases = list(GROUPS[name]())
+    answered = answers(cases)
+    found = differences(accounts.url(), cases, answered, KNOWN)
     assert not found, "\n".join([f"{len(found)} differences", *found])
-    record(TABLE, {name: lambda: answers(GROUPS[name]())}, NAMES)
+    record(TABLE, {name: lambda: notes(answered)}, NAMES)
 
 
 @pytest.mark.reference

@@ -42,8 +42,8 @@ _LATE: Final = ("error", "filter_subject")
 
 The reference shows several sources in any order.
 """
-PAUSES_S: Final = (0.0, 0.0, 0.5, 1.0)
-"""Pauses before each try of a case, in which nats-server finishes the removal of earlier assets."""
+PAUSES_S: Final = (0.0, 0.5, 1.0)
+"""Pauses before each further try of a case, in which nats-server finishes the removal of earlier assets."""
 ANSWER_S: Final = 20.0
 """Time limit of answers from nats-server."""
 _KEEP: Final = b'{"name":"KEEP"}'
@@ -85,28 +85,47 @@ def _first(heard: Sequence[Heard]) -> bytes:
     return next((payload or header for _, header, payload in heard), b"")
 
 
-def differences(url: str, cases: Iterable[Case], known: Collection[str] = ()) -> list[str]:
-    """Return what the reference at `url` answers otherwise, one text per case; cases named in `known` must differ."""
-    reference, engine, found = Reference(url), InMemory(), []
-    for name, requests in cases:
-        text = ""
+Answers = Sequence[tuple[str, Sequence[bytes]]]
+"""The name of each case, and the answers to its requests."""
+
+
+def answers(cases: Iterable[Case], every: int = 1) -> Answers:
+    """Return the engine's answers to one case of `every` so many."""
+    engine, found = InMemory(), []
+    for name, requests in itertools.islice(cases, 0, None, every):
+        clear(engine)
+        found.append((name, [engine.ask(verb, raw) for verb, raw in _encoded(requests)]))
+    return found
+
+
+def notes(answered: Answers) -> list[tuple[str, list[str]]]:
+    """Return answers as they are recorded."""
+    return [(name, list(map(comparable, texts))) for name, texts in answered]
+
+
+def differences(url: str, cases: Sequence[Case], answered: Answers, known: Collection[str] = ()) -> list[str]:
+    """Return what the reference at `url` answers otherwise than the engine has `answered`, one text per case.
+
+    Cases named in `known` must differ.
+    """
+    reference, found = Reference(url), []
+    for case, (name, ours) in zip(cases, answered, strict=True):
+        text = _difference(reference, case, ours)
         for pause_s in PAUSES_S:
-            time.sleep(pause_s)
-            text = _difference(reference, engine, requests)
             if not text:
                 break
-            engine = InMemory()
+            time.sleep(pause_s)
+            text = _difference(reference, case, answers([case])[0][1])
         if (text != "") is not (name in known):
             found.append(f"{name}: {text or 'is known to differ and does not'}")
     reference.close()
     return found
 
 
-def _difference(reference: Side, engine: Side, requests: Sequence[Request]) -> str:
+def _difference(reference: Side, case: Case, answered: Sequence[bytes]) -> str:
     clear(reference)
-    clear(engine)
-    for verb, raw in _encoded(requests):
-        theirs, ours = comparable(reference.ask(verb, raw)), comparable(engine.ask(verb, raw))
+    for (verb, raw), answer in zip(_encoded(case[1]), answered, strict=True):
+        theirs, ours = comparable(reference.ask(verb, raw)), comparable(answer)
         if theirs != ours:
             return f"{verb} {raw[:300]!r}\n  reference {theirs[:3000]}\n  natsctl   {ours[:3000]}"
     return ""
@@ -116,15 +135,6 @@ def _encoded(requests: Sequence[Request]) -> Iterator[tuple[str, bytes]]:
     for verb, body in requests:
         raw = body if isinstance(body, bytes) else json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
         yield verb, raw
-
-
-def answers(cases: Iterable[Case], every: int = 1) -> list[tuple[str, list[str]]]:
-    """Return the engine's answers to one case of `every` so many."""
-    engine, notes = InMemory(), []
-    for name, requests in itertools.islice(cases, 0, None, every):
-        clear(engine)
-        notes.append((name, [comparable(engine.ask(verb, raw)) for verb, raw in _encoded(requests)]))
-    return notes
 
 
 def comparable(answer: bytes) -> str:
