@@ -30,7 +30,7 @@ from natsctl.server.monitor.query import BadRequestError, ReloadCall, ReloadDone
 from natsctl.server.options import UNSPECIFIED, ServerOptions, TlsOptions, WebSocketOptions
 from natsctl.server.resources import SystemClock, new_event_loop
 from natsctl.server.shell import Shell
-from natsctl.server.tls.contexts import ListenerTls, TlsContexts
+from natsctl.server.tls.gate import ListenerTls
 
 if TYPE_CHECKING:
     from socket import socket
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from natsctl.server.leaf.nodes import LeafNodes
     from natsctl.server.ocsp.service import OcspService
     from natsctl.server.system.account import OcspEvents, SystemAccount
+    from natsctl.server.tls.contexts import TlsContexts
     from natsctl.server.websocket.protocol import Upgrader
     from natsctl.store.store import Store
 

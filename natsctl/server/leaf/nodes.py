@@ -20,7 +20,8 @@ from natsctl.server.listener import ClientConnection, TransportEndpoint, named
 from natsctl.server.log.lines import Log
 from natsctl.server.options import UNSPECIFIED, LeafNodesOptions, ServerOptions, joined
 from natsctl.server.shell import PeerCheck, Shell
-from natsctl.server.tls.contexts import ListenerTls, TlsContexts
+from natsctl.server.tls.contexts import TlsContexts
+from natsctl.server.tls.gate import ListenerTls
 from natsctl.server.tls.listener import TlsConnection
 
 if TYPE_CHECKING:

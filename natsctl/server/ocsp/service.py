@@ -26,7 +26,8 @@ from natsctl.server.ocsp.peers import CLIENT, PeerVerifier
 from natsctl.server.ocsp.responses import MAX_RESPONSE_BYTES, OcspResponse, Responders
 from natsctl.server.ocsp.staples import Staple, StapleError, StapleSources, staple_of
 from natsctl.server.options import OcspCacheOptions, ServerOptions
-from natsctl.server.tls.contexts import ListenerTls, TlsFileError
+from natsctl.server.tls.contexts import TlsFileError
+from natsctl.server.tls.gate import ListenerTls
 
 if TYPE_CHECKING:
     from natsctl.server.log.lines import Log

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from types import ModuleType
 
 UNNEEDED = "typing_extensions"
 
@@ -20,3 +21,31 @@ def import_msgspec() -> None:
         import msgspec  # noqa: F401
     finally:
         del sys.modules[UNNEEDED]
+
+
+class _NoTls(ModuleType):
+    """Has the place of `ssl` while asyncio and uvloop take classes, errors and numbers from it."""
+
+    def __getattr__(self, name: str) -> object:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return 0 if name.isupper() else type(name, (OSError,), {})
+
+
+def import_loop_without_tls() -> None:
+    """Import asyncio and uvloop without `ssl`, where neither is there yet; for a process that has one thread.
+
+    They import it, and with it OpenSSL: 4 MB, or an eighth of an idle server. Their loops have no TLS of their own
+    then. So this is only for a server that needs none as long as it runs. Later imports of `ssl` work as usual.
+    """
+    if not {"ssl", "asyncio"}.isdisjoint(sys.modules):
+        return
+    sys.modules["ssl"] = _NoTls("ssl")
+    try:
+        import asyncio  # noqa: F401
+
+        import uvloop  # noqa: F401
+    except ImportError:  # the loop of asyncio will do
+        pass
+    finally:
+        del sys.modules["ssl"]

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final
 from natsctl import __version__
 from natsctl.api.errors import NatsctlError
 from natsctl.api.versions import SERVER_VERSION
+from natsctl.server.process import import_loop_without_tls
 from natsctl.server.process.flags import (
     NOT_STARTED,
     USAGE,
@@ -125,11 +126,14 @@ def main(argv: Sequence[str], provisioner: Provisioner | None = None) -> int:
     except (NatsctlError, OSError) as error:
         sys.stderr.write(f"nats-server: {file_fault(error)}\n")
         return NOT_STARTED
-    sockets = listen(command_line.options)
+    options = command_line.options
+    sockets = listen(options)
+    if options.config_file is None and options.tls is None and prepare is None:  # a reload cannot bring TLS either
+        import_loop_without_tls()
     try:
         from natsctl.server.process.serving import run
 
-        return run(command_line.options, lambda: parse_command_line(argv, os.environ).options, prepare, sockets)
+        return run(options, lambda: parse_command_line(argv, os.environ).options, prepare, sockets)
     finally:
         for sock in sockets.values():
             sock.close()

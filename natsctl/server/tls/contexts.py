@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -29,7 +28,6 @@ from natsctl.server.options import TlsOptions
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from natsctl.server.log.lines import Log
     from natsctl.server.ocsp.stapling import StapledLayer
 
 
@@ -269,9 +267,6 @@ class SecureTransport(asyncio.Transport):
         return self._raw.get_extra_info(name, default)
 
 
-RATE_WINDOW_S: Final = 1.0
-"""The interval of `connection_rate_limit`."""
-
 _PAIR_FAULTS: Final = {"KEY_VALUES_MISMATCH": "tls: private key does not match public key"}
 """Log texts for OpenSSL's reasons when a key is loaded."""
 
@@ -420,59 +415,3 @@ def client_context(options: TlsOptions | None) -> ssl.SSLContext:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     return context
-
-
-class ListenerTls:
-    """The TLS of a listener's new connections; without TLS, `options` is None."""
-
-    def __init__(self, options: TlsOptions | None, allow_non_tls: bool = False) -> None:
-        self._contexts: TlsContexts
-        self._stapled: TlsContexts | None = None
-        self.options: TlsOptions | None = None
-        self.allow_non_tls = False
-        self.blocked = 0
-        """Connections refused for the rate since the last log line about them."""
-        self._window_end = 0.0
-        self._taken = 0
-        self.replace(options, allow_non_tls)
-
-    def replace(
-        self, options: TlsOptions | None, allow_non_tls: bool = False, contexts: TlsContexts | None = None
-    ) -> None:
-        """Use other options; raises TlsFileError, and then keeps the old ones.
-
-        With `contexts`, made from those options before, no file is read and nothing is raised.
-        """
-        if options is not None:
-            self._contexts = contexts or TlsContexts(options)
-        self._stapled = None
-        self.options = options
-        self.allow_non_tls = allow_non_tls
-
-    def staple(self, contexts: TlsContexts | None) -> None:
-        """Use contexts of the same options that staple, or none of them any more."""
-        self._stapled = contexts
-
-    @property
-    def contexts(self) -> TlsContexts:
-        return self._stapled or self._contexts
-
-    def admits(self) -> bool:
-        limit = self.options.connection_rate_limit if self.options is not None else 0
-        if limit <= 0:
-            return True
-        now = time.monotonic()
-        if now > self._window_end:
-            self._taken, self._window_end = 0, now + RATE_WINDOW_S
-        else:
-            self._taken += 1
-        if self._taken < limit:
-            return True
-        self.blocked += 1
-        return False
-
-    def log_blocked(self, log: Log) -> None:
-        """Log the number of connections refused for the rate; called once a second while there are any."""
-        blocked, self.blocked = self.blocked, 0
-        if blocked:
-            log.warn(f"Rejected {blocked} connections due to TLS rate limiting")

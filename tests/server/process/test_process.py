@@ -317,12 +317,14 @@ NOT_AT_A_PLAIN_START = (
     "natsctl.server.committer", "natsctl.server.conf.syntax", "natsctl.server.monitor.http",
     "natsctl.server.leaf.nodes", "natsctl.server.leaf.connection",
     "natsctl.server.monitor.pages", "natsctl.server.log.trace", "natsctl.server.process.reload",
-    "natsctl.server.system.answers", "natsctl.server.tls.listener", "natsctl.server.websocket.connection",
+    "natsctl.server.system.answers", "natsctl.server.tls.contexts", "natsctl.server.tls.listener",
+    "natsctl.server.websocket.connection",
     "natsctl.server.websocket.protocol", "natsctl.store", "natsctl.wire.client",
 )  # fmt: skip
-"""Modules, with what is in them; `ssl` is part of asyncio and uvloop, and there always."""
-MODULES_OF_A_PLAIN_START = 300
-"""Most modules of all kinds that are loaded when the listener opens (275 when this was written)."""
+"""Modules, with what is in them."""
+TLS = ("ssl", "_ssl", "natsctl.server.tls.contexts")
+MODULES_OF_A_PLAIN_START = 265
+"""Most modules of all kinds that are loaded when the listener opens (243 when this was written)."""
 SERVER_RUN = [sys.executable, "-X", "importtime", "-m", "natsctl", "server", "run"]
 
 
@@ -343,6 +345,44 @@ def test_a_plain_start_loads_nothing_that_is_not_configured(tmp_path: Path, runn
     assert {"uvloop", "natsctl.broker.session"} <= loaded, "modules are found in the log"
     assert found_in(loaded, NOT_AT_A_PLAIN_START) == []
     assert len(loaded) <= MODULES_OF_A_PLAIN_START
+
+
+def test_a_server_that_cannot_come_to_need_tls_does_not_load_it(tmp_path: Path, running: list[Running]) -> None:
+    loaded = loaded_at_start(tmp_path, running, "-js", "-sd", str(tmp_path / "store"))
+    assert {"uvloop", "natsctl.store.store"} <= loaded
+    assert found_in(loaded, TLS) == []
+
+
+def test_a_server_with_a_configuration_loads_what_a_reload_may_ask_of_its_loop(
+    tmp_path: Path, running: list[Running]
+) -> None:
+    (tmp_path / "nats.conf").write_text("max_connections: 10\n")
+    assert found_in(loaded_at_start(tmp_path, running, "-c", str(tmp_path / "nats.conf")), TLS[:2]) == [*TLS[:2]]
+
+
+LOOP_WITHOUT_TLS = """
+import sys
+from natsctl.server.process import import_loop_without_tls
+import_loop_without_tls()
+assert not {"ssl", "_ssl"} & sys.modules.keys()
+import asyncio, ssl, uvloop
+assert ssl.create_default_context().wrap_bio(ssl.MemoryBIO(), ssl.MemoryBIO(), server_hostname="a")
+async def talk():
+    server = await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", 0)
+    host, port = server.sockets[0].getsockname()
+    reader, writer = await asyncio.open_connection(host, port)
+    assert await reader.read() == b""
+    writer.close()
+for new_loop in (uvloop.new_event_loop, asyncio.new_event_loop):
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(talk())
+print("talked")
+"""
+
+
+def test_a_loop_without_tls_talks_and_ssl_can_be_imported_later() -> None:
+    done = subprocess.run([sys.executable, "-c", LOOP_WITHOUT_TLS], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("talked\n", "")
 
 
 CONFIGURED = {
