@@ -92,6 +92,7 @@ class Watch:
 
 class Account:
     __slots__ = (
+        "_acks",
         "_exact",
         "_rng",
         "_watches",
@@ -120,6 +121,7 @@ class Account:
         self.broker = broker
         self._rng = broker.rng
         self._exact = self.routes.exact
+        self._acks: list[tuple[Sequence[Entry | RunEntry], bytes]] = []
         self.postponed = PostponedMessages(self)
         self._watches: SubjectIndex[Watch] = SubjectIndex()
         self.listeners: list[LocalInterest] = []
@@ -385,34 +387,60 @@ class Account:
         self._answer_run(current, answers[start:] if start else answers)
 
     def ack(self, stored: Sequence[Entry | RunEntry], opening: bytes) -> None:
-        """Send the ack of each stored message that has a reply, in order: `opening`, the sequence and a brace."""
-        index, offset, routes = 0, 0, self.routes
-        while index < len(stored):
-            entry, count = stored[index], 1
-            if isinstance(entry[1], bytes):
-                seq, _, reply = entry
-            else:
-                _, run, seq = entry
-                count = len(run) if run.has_replies else 0
-                seq, reply = seq + offset, run.reply(offset) if count else b""
-            if reply:
-                if (routes.wide or self.postponed.any) and self._may_postpone(reply):
-                    route, size = NO_ROUTE, 0
-                elif (exact := self._exact.get(reply)) is not None:
-                    route, size = exact, routes.shared_size(reply, exact)
+        """Send the ack of each stored message that has a reply, in order: `opening`, the sequence and a brace.
+
+        While the broker gathers the acks of several streams they leave together.
+        """
+        self._acks.append((stored, opening))
+        gathering = self.broker.gathering
+        if gathering is None:
+            self.send_acks()
+        else:
+            gathering[self] = None
+
+    def send_acks(self) -> None:
+        """Send the acks of `ack`; one look-up serves all replies in a row to the same inbox."""
+        waiting, self._acks = self._acks, []
+        routes, shared, size = self.routes, b"", 0
+        sub: Subscription | None = None
+        frames, body_bytes, count = list[bytes](), 0, 0
+        for stored, opening in waiting:
+            index = offset = 0
+            while index < len(stored):
+                entry = stored[index]
+                if isinstance(entry[1], bytes):
+                    (seq, _, reply), last = entry, True
                 else:
-                    route, size = routes.find_shared(reply)
-                sub = _only_client(route)
-                if sub is not None and sub.session is not None:
-                    frames, body_bytes, acks, index, offset = ack_frames(
-                        stored, index, offset, reply[:size], opening, sub.sid_field
-                    )
-                    queue_answers(sub.session, sub, frames, body_bytes, acks)
-                    continue
-                self.publish(reply, b"", b"", b"%b%d}" % (opening, seq))
-            offset += 1
-            if offset >= count:
-                index, offset = index + 1, 0
+                    _, run, seq = entry
+                    last = not run.has_replies or offset + 1 >= len(run)
+                    seq, reply = seq + offset, run.reply(offset) if run.has_replies else b""
+                if reply:
+                    if not size or reply[:size] != shared or len(reply) == size or reply.find(b".", size) >= 0:
+                        if sub is not None and sub.session is not None:
+                            queue_answers(sub.session, sub, frames, body_bytes, count)
+                            frames, body_bytes, count = [], 0, 0
+                        if (routes.wide or self.postponed.any) and self._may_postpone(reply):
+                            route, size = NO_ROUTE, 0
+                        elif (exact := self._exact.get(reply)) is not None:
+                            route, size = exact, routes.shared_size(reply, exact)
+                        else:
+                            route, size = routes.find_shared(reply)
+                        shared, sub = reply[:size], _only_client(route)
+                    if sub is not None:
+                        more, size_of_more, acks, index, offset = ack_frames(
+                            stored, index, offset, shared, opening, sub.sid_field
+                        )
+                        frames.append(more)
+                        body_bytes += size_of_more
+                        count += acks
+                        continue
+                    size = 0  # the one before may have ended a subscription
+                    self.publish(reply, b"", b"", b"%b%d}" % (opening, seq))
+                offset += 1
+                if last:
+                    index, offset = index + 1, 0
+        if sub is not None and sub.session is not None:
+            queue_answers(sub.session, sub, frames, body_bytes, count)
 
     def _answer_run(self, route: Route, answers: Sequence[Answer]) -> None:
         """Deliver answers that take the same route."""

@@ -96,6 +96,7 @@ class Broker:
         "closed",
         "dirty",
         "event_listener",
+        "gathering",
         "gone",
         "hops",
         "hurry",
@@ -139,6 +140,8 @@ class Broker:
         self.server_name = self.options.server_name or self.server_id
         self.start_ns = clock.now_ns()
         self.dirty: list[Session] = []
+        self.gathering: dict[Account, None] | None = None
+        """The accounts with acks that wait for `send_acks`; None: acks leave at once."""
         self.sessions: dict[int, Session] = {}
         self.leafs: dict[int, LeafLink] = {}
         """Leaf node connections, dialled and accepted ones."""
@@ -389,6 +392,15 @@ class Broker:
         """Return the clients of an account and the leaf node connections that serve it, the oldest first."""
         links = [peer for peer in self.leafs.values() if isinstance(peer, Session) and peer.account is account]
         return sorted([*account.sessions, *links], key=lambda session: session.cid)
+
+    def gather_acks(self) -> None:
+        """Keep acks until `send_acks`: the commits of several streams end."""
+        self.gathering = {}
+
+    def send_acks(self) -> None:
+        accounts, self.gathering = self.gathering, None
+        for account in accounts or ():
+            account.send_acks()
 
     def take_dirty(self) -> list[Session]:
         """Return the sessions that have output or want to be closed, and start a new list."""

@@ -232,15 +232,16 @@ def header_tail(reply: bytes, header: bytes, payload: bytes) -> bytes:
 def answer_client(session: Session, sub: Subscription, answers: Sequence[Answer]) -> None:
     sid = sub.sid_field
     frames = b"".join([b"MSG %b%b%d\r\n%b\r\n" % (subject, sid, len(body), body) for subject, body in answers])
-    queue_answers(session, sub, frames, sum([len(body) for _, body in answers]), len(answers))
+    queue_answers(session, sub, [frames], sum([len(body) for _, body in answers]), len(answers))
 
 
-def queue_answers(session: Session, sub: Subscription, frames: bytes, body_bytes: int, count: int) -> None:
+def queue_answers(session: Session, sub: Subscription, frames: list[bytes], body_bytes: int, count: int) -> None:
     """Queue `count` answers for one client, as the bytes that it is sent."""
-    if not session.out:
+    out = session.out
+    if not out:
         session.broker.dirty.append(session)
-    session.out.append(frames)
-    session.pending_bytes += len(frames)
+    out += frames
+    session.pending_bytes += sum(map(len, frames))
     session.out_bytes += body_bytes
     session.out_msgs += count
     sub.delivered += count

@@ -58,6 +58,7 @@ _Job: TypeAlias = "tuple[Committable, Commit]"
 _BegunJob: TypeAlias = "tuple[Committable, Commit, tuple[Append, ...]]"
 _Inbox: TypeAlias = "SimpleQueue[_Job | None]"
 _Fault: TypeAlias = "Callable[[str, Exception], object]"
+_Ended: TypeAlias = "tuple[Committable, Commit, OSError | StoreError | None]"
 _Done: TypeAlias = "tuple[Committable, Commit, OSError | StoreError | None, float]"
 
 
@@ -87,6 +88,9 @@ class Committer:
         self._post = post
         self._finished = finished
         self._fault = fault
+        self.gather: Callable[[], object] = int
+        self.send: Callable[[], object] = int
+        """Called before and after the ends of several commits, so that their acks leave together."""
         self._backlog: deque[_Job] = deque()
         self._idle: list[_Inbox] = []
         """Workers with nothing to do, the one that was busy last at the end."""
@@ -193,13 +197,14 @@ class Committer:
             outcomes = self._native.run([appends for _, _, appends in natively], WRITES_S)
             for stream, commit, appends in natively[len(outcomes) :]:
                 self._hand_over(stream, commit, appends)
+        ended = list[_Ended]()
         for (stream, commit, _), (outcome, number, seconds) in zip(natively, outcomes, strict=False):
             took_s += seconds
             if outcome == WRITE_FAILED:
                 jobs.append((stream, commit))
-                continue
-            self._note(commit, seconds)
-            self._end(stream, commit, failed_sync(number) if outcome else None)
+            else:
+                self._note(commit, seconds)
+                ended.append((stream, commit, failed_sync(number) if outcome else None))
         for stream, commit in jobs:
             if took_s >= WRITES_S:
                 self._hand_over(stream, commit, ())
@@ -207,7 +212,8 @@ class Committer:
             error, seconds = self._timed(commit)
             took_s += seconds
             self._note(commit, seconds)
-            self._end(stream, commit, error)
+            ended.append((stream, commit, error))
+        self._end_all(ended)
 
     def _timed(self, commit: Commit) -> tuple[OSError | StoreError | None, float]:
         """Run the disk part of a commit; return its error and the seconds that it took."""
@@ -220,6 +226,24 @@ class Committer:
         if commit.is_small:
             small_s, syncs = self._small_s, commit.syncs
             small_s[syncs] += ((seconds if seconds < MAX_SAMPLE_S else MAX_SAMPLE_S) - small_s[syncs]) / WEIGHT
+
+    def _end_all(self, ended: list[_Ended]) -> None:
+        """End commits. The acks of all that answer no request leave together, before these answers."""
+        answering = ended
+        if len(ended) > 1:
+            answering = []
+            self.gather()
+            for job in ended:
+                if job[1].callbacks:
+                    answering.append(job)
+                else:
+                    self._end(*job)
+            try:
+                self.send()
+            except Exception as fault:
+                self._fault("the acks of commits", fault)
+        for job in answering:
+            self._end(*job)
 
     def _end(self, stream: Committable, commit: Commit, error: OSError | StoreError | None) -> None:
         try:
@@ -266,8 +290,7 @@ class Committer:
         """Finish the workers' completed commits, in their order; on the loop thread."""
         with self._lock:
             done, self._done, self._posted = self._done, [], False
-        for stream, commit, error, seconds in done:
-            self._leave(stream, commit, error, seconds)
+        self._end_all([self._leave(*job) for job in done])
         self._finished()
 
     def _collect(self) -> None:
@@ -275,17 +298,19 @@ class Committer:
         os.read(self._wake[0], select.PIPE_BUF)
         if self._native is None:
             return
+        ended = list[_Ended]()
         for job, outcome, number, seconds in self._native.collect():
             if outcome == WRITE_FAILED:
                 self._give(job)
             else:
-                self._leave(job[0], job[1], failed_sync(number) if outcome else None, seconds)
+                ended.append(self._leave(job[0], job[1], failed_sync(number) if outcome else None, seconds))
+        self._end_all(ended)
         self._finished()
 
-    def _leave(self, stream: Committable, commit: Commit, error: OSError | StoreError | None, seconds: float) -> None:
+    def _leave(self, stream: Committable, commit: Commit, error: OSError | StoreError | None, seconds: float) -> _Ended:
         del self.in_flight[stream]
         self._note(commit, seconds)
-        self._end(stream, commit, error)
+        return stream, commit, error
 
 
 def failed_sync(number: int) -> OSError:

@@ -208,6 +208,7 @@ class ServerInstance:
             from natsctl.server.committer import Committer
 
             shell.committer = Committer(self.store, loop.call_soon_threadsafe, shell.committed, shell.fault, loop=loop)
+            shell.committer.gather, shell.committer.send = self._broker.gather_acks, self._broker.send_acks
         shell.write_retry = self.options.write_timeout == "retry"
         shell.start()
         if self.ocsp is not None:

@@ -96,7 +96,7 @@ class Committable(Protocol):
 NO_TOMBS: Final = array("Q")
 """The removed sequences of a commit without any; nothing is added to it."""
 SMALL_BYTES = 16 * 1024
-"""Max size of a small commit without the zeros ahead: about a hundred messages of 128 bytes."""
+"""Max size of a small commit: about a hundred messages of 128 bytes."""
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """A full disk, an exceeded quota, and a limit on file sizes (RLIMIT_FSIZE): nothing was written; it may work later."""
 
@@ -243,17 +243,18 @@ class FileCommit(Commit):
         self.unerased: dict[Erasure, StoreError] = {}
         """Erasures in compressed or encrypted segments that could not be done, and why; their records are on disk."""
         if plan.only_messages:
-            self.only_messages, self.syncs = True, plan.sync
-            self._only_appends = only_appends = reserve.intact
-            self.is_small = only_appends and size + plan.unsynced_bytes <= SMALL_BYTES
+            self.only_messages, self.syncs, only_appends = True, plan.sync, reserve.intact
         else:
             self.creates, self.removes = plan.creates, bool(plan.trash_folder)
             journal = plan.journal
             self.syncs = (plan.sync and plan.target is not None) or (journal is not None and journal.sync)
-            self._only_appends = only_appends = self._finds_only_appends()
-            self.is_small = only_appends and self._bytes_to_sync() <= SMALL_BYTES
+            only_appends = self._finds_only_appends()
+            if journal is not None:
+                size += len(journal.data) + (journal.unsynced_bytes if journal.sync else 0)
+        self._only_appends = only_appends
         if plan.zeros and (not only_appends or disk.encrypted):
             plan.zeros = 0
+        self.is_small = only_appends and size + plan.zeros + plan.unsynced_bytes <= SMALL_BYTES
 
     def _finds_only_appends(self) -> bool:
         """Return whether `run` does no more than append to files that are open, and sync them."""
@@ -268,13 +269,6 @@ class FileCommit(Commit):
         if journal is not None and (journal.create or journal.replaces or journal.file is None):
             return False
         return self._reserve.intact or not plan.has_messages
-
-    def _bytes_to_sync(self) -> int:
-        plan = self.plan
-        journal, size = plan.journal, len(plan.data) + (plan.unsynced_bytes if plan.sync else 0)
-        if journal is not None:
-            size += len(journal.data) + (journal.unsynced_bytes if journal.sync else 0)
-        return size
 
     def take_appends(self) -> tuple[Append, ...]:
         if not self._only_appends:

@@ -141,6 +141,38 @@ def test_many_recipients_of_one_subject_all_get_their_own_sid(harness: Any) -> N
     assert [client.heard() for client in clients] == [b"MSG a.b %d r 2\r\nhi\r\n" % n for n in range(30)]
 
 
+REPLIES = [b"in.1", b"in.2", b"in.3", b"in.1.2", b"", b"in.4", b"in.", b"other", b"in.5", b"in.1"]
+
+
+@pytest.mark.parametrize(
+    "patterns", [("in.*",), ("in.*", "in.1.2"), ("in.>",), ("in.*", "in.2"), ("in.1", "other"), ()]
+)
+@pytest.mark.parametrize("size", [1, 3, 10])
+def test_gathered_acks_of_several_streams_leave_together(harness: Any, patterns: tuple[str, ...], size: int) -> None:
+    broker, account, heard = harness.broker, harness.account, []
+    openings = [b'{"stream":"%d", "seq":' % stream for stream in range(len(REPLIES))]
+    entries = [(seq, b"s", reply) for seq, reply in enumerate(REPLIES, 1)]
+    streams = [entries[at : at + size] for at in range(0, len(entries), size)]
+    for gathers in (True, False):
+        client = harness.client()
+        for sid, pattern in enumerate(patterns):
+            client.say(b"SUB %b %d\r\n" % (pattern.encode(), sid))
+        if gathers:
+            broker.gather_acks()
+            for stored, opening in zip(streams, openings, strict=False):
+                account.ack(stored, opening)
+            assert client.heard() == b""
+            broker.send_acks()
+        else:
+            for stored, opening in zip(streams, openings, strict=False):
+                for seq, _, reply in stored:
+                    if reply:
+                        account.publish(reply, b"", b"", b"%b%d}" % (opening, seq))
+        heard.append(client.heard())
+        client.session.closed()
+    assert heard[0] == heard[1] and bool(heard[0]) == bool(patterns)
+
+
 @pytest.mark.parametrize(
     "patterns", [("in.*",), ("in.*", "in.1.2"), ("in.>",), ("in.*", "in.2"), ("in.1", "other"), ()]
 )

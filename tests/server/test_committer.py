@@ -20,6 +20,7 @@ class FakeCommit:
     def __init__(self, stream: FakeStream, upto: int) -> None:
         self.stream, self.upto, self.io, self.is_small = stream, upto, stream.io, stream.small
         self.syncs = stream.syncs
+        self.callbacks = ["answer a request"] if stream.is_asked else []
 
     def take_appends(self) -> tuple[Append, ...]:
         return self.stream.appends
@@ -47,6 +48,7 @@ class FakeStream:
         self.last_seq = self.durable_seq = 0
         self.in_flight: FakeCommit | None = None
         self.errors: list[StoreError | None] = []
+        self.is_asked = False
         self.runs: list[str] = []
 
     def append(self) -> None:
@@ -65,6 +67,7 @@ class FakeStream:
         self.in_flight = None
         self.errors.append(error)
         self.durable_seq = commit.upto
+        self.store.ended.append(self)
         if self.last_seq > commit.upto:
             self.store.dirty[self] = None
 
@@ -73,6 +76,7 @@ class FakeStore:
     def __init__(self) -> None:
         self.dirty: dict[FakeStream, None] = {}
         self.clock_s = 0.0
+        self.ended: list[FakeStream | str] = []
 
 
 class Rig:
@@ -289,6 +293,23 @@ async def test_small_writes_of_many_streams_run_on_the_loop_thread_for_a_part_of
         for stream in streams:
             await rig.until(stream, round_number)
     assert not any(map(in_place, streams))  # the disk is slow
+
+
+async def test_acks_of_commits_that_end_together_leave_before_requests_are_answered(rig: Rig) -> None:
+    asked, *streams = [small(rig, 0) for _ in range(4)]
+    asked.is_asked = True
+    ended = rig.store.ended
+    rig.committer.gather, rig.committer.send = lambda: ended.append("gather"), lambda: ended.append("send")
+    for stream in (asked, *streams):
+        stream.syncs = False
+        stream.append()
+    rig.committer.start_commits()
+    assert ended == ["gather", *streams, "send", asked]
+    rig.committer.send = lambda: 1 // 0
+    for stream in (asked, *streams):
+        stream.append()
+    rig.committer.start_commits()
+    assert ended[-4:] == [*streams, asked] and [type(fault) for fault in rig.faults] == [ZeroDivisionError]
 
 
 async def test_large_commits_and_those_of_several_streams_go_to_the_workers(rig: Rig) -> None:

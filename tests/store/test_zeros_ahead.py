@@ -6,7 +6,6 @@ import msgspec
 import pytest
 
 from natsctl.store import frame
-from natsctl.store.file_commit import SMALL_BYTES
 from natsctl.store.file_log import MAX_ZEROS, zeros_ahead
 from tests.support.simdisk import SimFile
 
@@ -52,16 +51,6 @@ def test_zeros_are_a_share_of_the_file_up_to_whole_pages(end):
     assert not zeros or (end + zeros) % 4096 == 0
     assert bool(zeros) == (end >= 32_768)
     assert zeros_ahead(end, end, 4096) == 0
-
-
-def test_zeros_of_any_length_leave_a_commit_small(lab, stream):
-    stream.append(b"s", b"", bytes(10 * SMALL_BYTES), 1)
-    lab.pump(lab.store)
-    stream.append(b"s", b"", b"a little", 1)
-    commit = stream.begin_commit()
-    assert commit.plan.zeros > SMALL_BYTES and commit.is_small
-    commit.run()
-    stream.finish_commit(commit)
 
 
 @pytest.mark.parametrize("way", ["not synced", "encrypted"])
