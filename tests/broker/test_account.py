@@ -55,18 +55,6 @@ def test_each_queue_group_gets_one_copy_and_shares_the_work(harness: Any) -> Non
     assert min(map(len, groups)) > 100
 
 
-def test_queue_members_of_clients_and_server_share(harness: Any) -> None:
-    clients = [harness.client() for _ in range(3)]
-    for client in clients:
-        client.say(b"SUB a q 1\r\n")
-    inside = listen(harness.account, b"a", b"q")
-    for _ in range(400):
-        assert harness.account.publish(b"a", b"", b"", b"") == 1
-    heard = Counter(client.heard().count(b"MSG") for client in clients)
-    assert sum(count * times for count, times in heard.items()) + len(inside) == 400
-    assert inside and all(heard)
-
-
 def test_a_handler_that_refuses_lets_another_member_serve(harness: Any) -> None:
     refusing, serving = listen(harness.account, b"a", b"q", answer=False), listen(harness.account, b"a", b"q")
     for _ in range(50):

@@ -100,31 +100,19 @@ def restore(jet: Jet) -> None:
     assert "A" in jet.machine.streams
 
 
-INPUTS: Final[dict[str, tuple[Callable[[Jet, int], object], Callable[[Jet, int], object]]]] = {
-    "subjects": (lambda jet, count: None, lambda jet, count: create(jet, subjects=subjects(count))),
-    "subjects that overlap": (
-        lambda jet, count: None,
-        lambda jet, count: create(jet, subjects=[*subjects(count), "s.*"]),
+Act = Callable[[Jet, int], object]
+INPUTS: Final[dict[str, Act | tuple[Act, Act]]] = {
+    "subjects": lambda jet, count: create(jet, subjects=subjects(count)),
+    "subjects that overlap": lambda jet, count: create(jet, subjects=[*subjects(count), "s.*"]),
+    "wide subjects": lambda jet, count: create(jet, subjects=[f"s.*.{number}" for number in range(count)]),
+    "tokens of a subject": lambda jet, count: create(
+        jet, subjects=[wide("a", 20 * count), wide("b", 20 * count)], republish={"src": wide("a", 20 * count)}
     ),
-    "wide subjects": (
-        lambda jet, count: None,
-        lambda jet, count: create(jet, subjects=[f"s.*.{number}" for number in range(count)]),
+    "subjects of many tokens": lambda jet, count: create(
+        jet, subjects=[wide(f"s{number}", 1_000) for number in range(count // 20)]
     ),
-    "tokens of a subject": (
-        lambda jet, count: None,
-        lambda jet, count: create(
-            jet, subjects=[wide("a", 20 * count), wide("b", 20 * count)], republish={"src": wide("a", 20 * count)}
-        ),
-    ),
-    "subjects of many tokens": (
-        lambda jet, count: None,
-        lambda jet, count: create(jet, subjects=[wide(f"s{number}", 1_000) for number in range(count // 20)]),
-    ),
-    "tokens of a transform": (
-        lambda jet, count: None,
-        lambda jet, count: create(
-            jet, subjects=["a.*"], subject_transform={"src": "a.*", "dest": ".".join(["$1", "b"] * 20 * count)}
-        ),
+    "tokens of a transform": lambda jet, count: create(
+        jet, subjects=["a.*"], subject_transform={"src": "a.*", "dest": ".".join(["$1", "b"] * 20 * count)}
     ),
     "messages for a transform of many tokens": (
         lambda jet, count: create(
@@ -132,7 +120,7 @@ INPUTS: Final[dict[str, tuple[Callable[[Jet, int], object], Callable[[Jet, int],
         ),
         lambda jet, count: jet.wire.send(b"PUB a.x 1\r\nx\r\n" * (count // 10)),
     ),
-    CROSSING: (lambda jet, count: None, lambda jet, count: create(jet, subjects=crossing(count // 4))),
+    CROSSING: lambda jet, count: create(jet, subjects=crossing(count // 4)),
     "subjects of an update": (lambda jet, count: create(jet, subjects=["first"]), update),
     "subjects of another stream": (
         lambda jet, count: create(jet, subjects=subjects(count)),
@@ -146,10 +134,7 @@ INPUTS: Final[dict[str, tuple[Callable[[Jet, int], object], Callable[[Jet, int],
         lambda jet, count: create(jet, subjects=subjects(count)),
         lambda jet, count: [jet.api("STREAM.NAMES", {"subject": f"t.{number}"}) for number in range(count // 10)],
     ),
-    "sources": (
-        lambda jet, count: None,
-        lambda jet, count: create(jet, sources=[{"name": f"O{number}"} for number in range(count)]),
-    ),
+    "sources": lambda jet, count: create(jet, sources=[{"name": f"O{number}"} for number in range(count)]),
     "sources that end": (
         lambda jet, count: (
             create(jet, sources=[{"name": f"O{number}"} for number in range(count // 4)]),
@@ -165,33 +150,19 @@ INPUTS: Final[dict[str, tuple[Callable[[Jet, int], object], Callable[[Jet, int],
         lambda jet, count: create(jet, "O", subjects=[f"s.{number}.>" for number in range(count)]),
         lambda jet, count: create(jet, sources=[{"name": "O"}, *externals(count)]),
     ),
-    "transforms of a source": (
-        lambda jet, count: None,
-        lambda jet, count: create(jet, sources=[{"name": "O", "subject_transforms": transforms(count)}]),
+    "transforms of a source": lambda jet, count: create(
+        jet, sources=[{"name": "O", "subject_transforms": transforms(count)}]
     ),
-    "transforms of a mirror": (
-        lambda jet, count: None,
-        lambda jet, count: create(jet, mirror={"name": "O", "subject_transforms": transforms(count)}),
+    "transforms of a mirror": lambda jet, count: create(
+        jet, mirror={"name": "O", "subject_transforms": transforms(count)}
     ),
-    "metadata": (
-        lambda jet, count: None,
-        lambda jet, count: create(jet, metadata={f"k{number}": "v" for number in range(count)}),
-    ),
-    "unknown fields": (
-        lambda jet, count: None,
-        lambda jet, count: create(jet, **{f"k{number}": 1 for number in range(count)}),
-    ),
-    "values instead of one": (
-        lambda jet, count: None,
-        lambda jet, count: jet.wire.request("$JS.API.STREAM.CREATE.A", b"{}" * 20 * count),
-    ),
-    "fractions": (lambda jet, count: None, lambda jet, count: create(jet, x=[1.5] * 20 * count)),
-    "empty lists": (lambda jet, count: None, lambda jet, count: create(jet, x=[[]] * 20 * count)),
-    "transforms of many sources": (
-        lambda jet, count: None,
-        lambda jet, count: create(
-            jet, sources=[{"name": f"O{n}", "subject_transforms": [{}] * 200} for n in range(count // 20)]
-        ),
+    "metadata": lambda jet, count: create(jet, metadata={f"k{number}": "v" for number in range(count)}),
+    "unknown fields": lambda jet, count: create(jet, **{f"k{number}": 1 for number in range(count)}),
+    "values instead of one": lambda jet, count: jet.wire.request("$JS.API.STREAM.CREATE.A", b"{}" * 20 * count),
+    "fractions": lambda jet, count: create(jet, x=[1.5] * 20 * count),
+    "empty lists": lambda jet, count: create(jet, x=[[]] * 20 * count),
+    "transforms of many sources": lambda jet, count: create(
+        jet, sources=[{"name": f"O{n}", "subject_transforms": [{}] * 200} for n in range(count // 20)]
     ),
     "backoff": (
         lambda jet, count: create(jet, subjects=["s.>"]),
@@ -253,12 +224,15 @@ INPUTS: Final[dict[str, tuple[Callable[[Jet, int], object], Callable[[Jet, int],
         lambda jet, count: jet.wire.request("$JS.API.DIRECT.GET.A", {"multi_last": subjects(count)}),
     ),
 }
+"""What costs are counted of, behind what is done before."""
 
 
 def measured(name: str, count: int) -> Cost:
     jet = Jet()
-    before, act = INPUTS[name]
-    before(jet, count)
+    given = INPUTS[name]
+    *before, act = given if isinstance(given, tuple) else (given,)
+    for prepare in before:
+        prepare(jet, count)
     return cost_of(jet, lambda: act(jet, count))
 
 

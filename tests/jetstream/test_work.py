@@ -261,8 +261,7 @@ def test_an_ack_of_much_while_a_request_is_served_is_answered_when_it_is_durable
     for _ in range(3):
         machine.turn()
     assert jet.heard(sid) == [], "nothing is on the disk"
-    machine.hold_commits = False
-    machine.settle()
+    machine.release_commits()
     assert {message.subject for message in jet.heard(sid)} >= ({b"_INBOX.1"} if payload else {b"_INBOX.1", b"_INBOX.2"})
     counts = jet.counts()
     assert 0 < counts["ack_pending"] <= 6

@@ -102,10 +102,13 @@ class Rig:
         self.calls += 1
         self.changed.set()
 
+    def begin(self, stream: FakeStream) -> None:
+        stream.append()
+        self.committer.start_commits()
+
     async def commit(self, stream: FakeStream, times: int = 1) -> None:
         for _ in range(times):
-            stream.append()
-            self.committer.start_commits()
+            self.begin(stream)
             await self.until(stream, stream.last_seq)
 
     async def until(self, stream: FakeStream, seq: int) -> None:
@@ -134,11 +137,9 @@ async def native_rig() -> AsyncIterator[Rig]:
 
 async def test_what_gathers_during_a_sync_is_covered_by_the_next_one(rig: Rig) -> None:
     stream = FakeStream(rig.store, opened=False)
-    stream.append()
-    rig.committer.start_commits()
+    rig.begin(stream)
     for _ in range(100):
-        stream.append()
-        rig.committer.start_commits()
+        rig.begin(stream)
     assert len(rig.committer.in_flight) == 1
     stream.gate.set()
     await rig.until(stream, 101)
@@ -175,8 +176,7 @@ async def test_commits_beyond_the_number_of_workers_wait_for_one(rig: Rig) -> No
 async def test_workers_start_with_the_commits_that_need_them(rig: Rig) -> None:
     slow = [FakeStream(rig.store, opened=False) for _ in range(3)]
     for number, stream in enumerate(slow, 1):
-        stream.append()
-        rig.committer.start_commits()
+        rig.begin(stream)
         assert sum(thread.name.startswith("natsctl-commit") for thread in threading.enumerate()) == number
     for stream in slow:
         stream.gate.set()
@@ -189,8 +189,7 @@ async def test_a_commit_waits_for_a_running_worker_if_the_system_refuses_another
     monkeypatch.setattr(threading.Thread, "start", refuse_thread)
     slow, late = FakeStream(rig.store, opened=False), FakeStream(rig.store)
     for stream in (slow, late):
-        stream.append()
-        rig.committer.start_commits()
+        rig.begin(stream)
     slow.gate.set()
     await rig.until(late, 1)
     assert late.runs == slow.runs
@@ -203,8 +202,7 @@ def refuse_thread(thread: threading.Thread) -> None:
 async def test_disk_work_leaves_the_loop_thread_and_memory_work_does_not(rig: Rig) -> None:
     disk, memory = FakeStream(rig.store), FakeStream(rig.store, io=False)
     disk.append()
-    memory.append()
-    rig.committer.start_commits()
+    rig.begin(memory)
     assert memory.durable_seq == 1
     await rig.until(disk, 1)
     assert disk.runs[0].startswith("natsctl-commit")
@@ -325,8 +323,7 @@ async def test_large_commits_and_those_of_several_streams_go_to_the_workers(rig:
     assert not in_place(stream) and not in_place(other)
     other.gate.clear()
     other.small = False
-    other.append()
-    rig.committer.start_commits()
+    rig.begin(other)
     await rig.commit(stream)
     assert not in_place(stream)  # the disk is busy
     other.gate.set()

@@ -39,26 +39,6 @@ async def test_stop_closes_clients_and_frees_the_port() -> None:
         assert again.port == port
 
 
-async def test_a_slow_consumer_is_cut_off_and_others_are_served(capsys: pytest.CaptureFixture[str]) -> None:
-    options = ServerOptions(host="127.0.0.1", port=-1, max_pending=4 << 20)
-    async with ServerInstance(options, Log()) as server:
-        slow = socket.create_connection(("127.0.0.1", server.port))
-        slow.sendall(b'CONNECT {"verbose":false}\r\nSUB flood 1\r\nPING\r\n')
-        client = await RawClient.connect(server.url)
-        got: list[bytes] = []
-        client.subscribe(b"flood", lambda subject, reply, header, payload: got.append(subject))
-        await asyncio.sleep(0)
-        for _ in range(40):
-            client.publish(b"flood", b"x" * 500_000)
-            await client.flush()
-        assert len(got) == 40
-        assert server.broker.slow_consumers == 1
-        slow.close()
-        await client.close()
-    assert "[INF] " in (told := capsys.readouterr().err)
-    assert "Client connection closed: Slow Consumer (Pending Bytes)" in told
-
-
 async def test_a_fault_of_one_connection_ends_that_one_only(monkeypatch: pytest.MonkeyPatch) -> None:
     async with ServerInstance(ANY) as server:
         good, bad = await RawClient.connect(server.url), await RawClient.connect(server.url)

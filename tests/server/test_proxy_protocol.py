@@ -131,13 +131,6 @@ def test_bytes_that_are_no_header_are_the_clients(data: bytes) -> None:
         assert read([data[:cut], data[cut:]]) == (None, data)
 
 
-@pytest.mark.parametrize("data", BROKEN_OFF)
-def test_a_header_that_is_broken_off_is_named(data: bytes) -> None:
-    header = ProxyHeader()
-    assert not header.feed(data)
-    assert header.broken_off() == BROKEN_OFF[data]
-
-
 @given(st.integers(min_value=0))
 def test_hostile_headers_are_read_or_refused_in_the_same_way_in_any_pieces(number: int) -> None:
     chance = random.Random(number)

@@ -174,6 +174,13 @@ class StoreHarness:
             stream.append(subject(n), b"", b"payload %d" % n, 1000 + n)
         pump(store)
 
+    def made(self, count: int, key: str = "A") -> tuple[Store, StreamStore]:
+        """Open the store and make a stream with `count` messages."""
+        store = self.open()
+        stream = store.create(key, b"", "file")
+        self.fill(store, stream, count)
+        return store, stream
+
 
 @pytest.fixture
 def as_if_very_long(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:

@@ -41,9 +41,7 @@ def test_a_failed_sync_is_never_retried_and_fences_the_stream(lab):
 @pytest.mark.parametrize("key", ["", "secret"], ids=["plain", "encrypted"])
 def test_removals_work_for_as_long_as_the_disk_stays_full(lab, key):
     lab.key, lab.options = key, StoreOptions(segment_bytes=1 << 20, reserve_bytes=0)
-    store = lab.open()
-    stream = store.create("A", b"", "file")
-    lab.fill(store, stream, 301)
+    store, stream = lab.made(301)
     lab.disk.room = 30_000
     for seq in range(2, 302):
         stream.remove(seq)
@@ -57,9 +55,7 @@ def test_removals_work_for_as_long_as_the_disk_stays_full(lab, key):
 
 
 def test_messages_that_found_no_room_leave_no_time_behind(lab):
-    store = lab.open()
-    stream = store.create("A", b"", "file")
-    lab.fill(store, stream, 20)
+    store, stream = lab.made(20)
     lab.disk.room = 100
     for _ in range(5):
         stream.append(b"new", b"", b"y" * 90, 9000)
@@ -72,9 +68,7 @@ def test_messages_that_found_no_room_leave_no_time_behind(lab):
 
 
 def test_damage_found_while_reading_is_never_served(lab):
-    store = lab.open()
-    stream = store.create("A", b"", "file")
-    lab.fill(store, stream, 20)
+    store, stream = lab.made(20)
     lab.disk.open(stream.log.file.path).pwrite(b"\xff", stream._index.active.offsets[4] + 45)
     store._cache.close()
     from natsctl.store.errors import StoreDamagedError
@@ -156,9 +150,7 @@ def test_the_real_disk_keeps_the_same_promises(tmp_path):
 @pytest.mark.parametrize("clean", [True, False])
 def test_a_store_on_a_full_disk_opens_and_serves_and_its_stop_counts_once(lab, clean, reserve_bytes):
     lab.options = replace(lab.options, reserve_bytes=reserve_bytes)
-    store = lab.open()
-    stream = store.create("A", b"", "file")
-    lab.fill(store, stream, 3)
+    store, _ = lab.made(3)
     if clean:
         store.close()
     lab.disk.room = 0
@@ -216,9 +208,7 @@ def test_a_limit_on_file_sizes_is_a_full_disk(lab, tmp_path):
 
 
 def test_a_stream_deleted_beside_a_commit_that_fails_is_gone(lab):
-    store = lab.open()
-    stream = store.create("A", b"", "file")
-    lab.fill(store, stream, 3)
+    store, stream = lab.made(3)
     stream.append(b"s", b"", b"x", 1)
     commit = stream.begin_commit()
     ended = []

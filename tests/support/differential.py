@@ -367,6 +367,11 @@ class Talk:
         self.note(messages)
         return [m for m in messages if not m.status]
 
+    def hear(self, *sids: bytes) -> None:
+        """Note what these subscriptions heard, one after the other."""
+        for sid in sids:
+            self.note(self.jet.heard(sid))
+
     def consume(self, name: str = "C") -> None:
         """Pull up to five messages, and note them and the answers to their acks."""
         for message in self.pull({"batch": 5, "no_wait": True}, name):

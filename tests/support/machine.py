@@ -162,6 +162,11 @@ class Machine:
         """Pass `reader` the bytes that the server writes to a connection other than a client's."""
         self._readers[session] = reader
 
+    def release_commits(self) -> None:
+        """Commit what `hold_commits` held back, and come to rest."""
+        self.hold_commits = False
+        self.settle()
+
     def turn(self) -> bool:
         """Run one cycle of the event loop, and return whether there may be more to do."""
         more = self.engine.run_ready(TURN_BUDGET)

@@ -20,25 +20,6 @@ def admitted(
     return answer.user if isinstance(answer, Grant) else None
 
 
-NAMED = [
-    (LoginCertificate(emails=("other@x", "a@x")), "a@x"),
-    (LoginCertificate(dns_names=("host", "a.example")), "a.example"),
-    (LoginCertificate(uris=("spiffe://x/a",)), "spiffe://x/a"), (called("CN=a,OU=b,O=c"), "CN=a,OU=b,O=c"),
-    (called("CN=a,OU=b,O=c"), "O=c, CN=a, OU=b"), (called("CN=a,OU=b,O=c"), "cn=a,ou=b,o=c"),
-    (called("CN=a\\, b,O=c"), "O=c,CN=a\\2C b"), (called("CN=é"), "CN=\\C3\\A9"),
-    (LoginCertificate("CN=a", domain_components="CN=a,DC=x,DC=y"), "CN=a,DC=x,DC=y"),
-    (LoginCertificate("CN=a", domain_components="CN=a,DC=x,DC=y"), "CN=a"),
-    (called("CN=a", "DC=y,CN=a,DC=x"), "DC=y,DC=x,CN=a"), (called("CN=a", "DC=y,CN=a,DC=x"), "CN=a"),
-    (called("CN=b,O=o", "CN=b,O=o,CN=a"), "CN=a,CN=b,O=o"), (called("O=a+O=b", "O=a,O=b"), "O=a+O=b"),
-    (called("CN=a,O=b", "CN=a,DC=x+O=b"), "CN=a,O=b+DC=x"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("certificate", "name"), NAMED)
-def test_a_name_in_the_certificate_is_the_user(certificate: LoginCertificate, name: str) -> None:
-    assert admitted(certificate, User("nobody", ""), User(name, "")) == name
-
-
 @pytest.mark.parametrize(
     ("certificate", "name"),
     [
@@ -56,22 +37,6 @@ def test_a_name_in_the_certificate_is_the_user(certificate: LoginCertificate, na
 )
 def test_other_names_are_not(certificate: LoginCertificate | None, name: str) -> None:
     assert admitted(certificate, User(name, "")) is None
-
-
-def test_what_comes_first_in_the_certificate_wins() -> None:
-    everything = LoginCertificate("CN=a", ("mail@x",), ("host",), ("uri:x",))
-    names = ["mail@x", "host", "uri:x", "CN=a"]
-    for start in range(len(names)):
-        assert admitted(everything, *(User(name, "") for name in reversed(names[start:]))) == names[start]
-
-
-def test_the_order_of_the_certificate_comes_before_any_other_and_that_before_the_text() -> None:
-    certificate = LoginCertificate("CN=a,O=o", domain_components="CN=a,O=o,DC=x", dn=parse_dn("DC=x,CN=a,O=o"))
-    names = ["DC=x, CN=a, O=o", "O=o,DC=x,CN=a", "CN=a,O=o"]
-    for start in range(len(names)):
-        assert admitted(certificate, *(User(name, "") for name in reversed(names[start:]))) == names[start]
-    only = User(names[0], "", connection_types=frozenset({"WEBSOCKET"}))
-    assert admitted(certificate, only, User(names[1], "")) == names[1]
 
 
 def test_a_password_is_asked_for_besides() -> None:

@@ -14,16 +14,6 @@ VIOLATION = b"-ERR 'Authorization Violation'\r\n"
 Operate = Callable[..., Any]
 
 
-def test_user_becomes_who_its_jwt_says(operator: Operator, operate: Operate) -> None:
-    account = operator.account("A")
-    signing = Key("account")
-    account.nats["signing_keys"] = [signing.public]
-    user = operator.user(account, {"name": "alice"}, signer=signing, tags=["a:b"])
-    grant = operate(operator).guest(user).session.login.grant
-    assert (grant.user, grant.account, grant.issuer) == (user.key.public, account.public, signing.public)
-    assert (grant.name_tag, grant.tags, grant.jwt) == ("alice", ("a:b",), user.jwt)
-
-
 def test_connection_ends_with_its_hours(operator: Operator, operate: Operate) -> None:
     account = operator.account("A")
     town = operate(operator)  # it is 22:13:20 in UTC

@@ -32,34 +32,23 @@ def test_interest_is_told_of_once_and_groups_with_their_weight(servers: Servers,
     assert lines(cable, ">") == [b"LS+ foo g 1", b"LS- foo", b"LS- foo g"]
 
 
-def test_a_message_crosses_once_and_names_the_groups_that_were_chosen(
+def test_a_message_crosses_once_and_names_the_groups_that_were_chosen_alone_if_nothing_else_wants_it(
     servers: Servers, hub: Server, spoke: Server
 ) -> None:
     cable = servers.join(spoke, hub)
     far, near = spoke.machine.connect(), hub.machine.connect()
-    for pattern, queue in (("foo.*", ""), ("foo.>", ""), ("foo.a", "g"), ("*.a", "h")):
+    for pattern, queue in (("foo.*", ""), ("foo.>", ""), ("foo.a", "g"), ("*.a", "h"), ("jobs", "g")):
         far.subscribe(pattern, queue)
     servers.settle()
     lines(cable, "<")
     near.publish("foo.a", b"1", "reply", HEADER)
     near.publish("foo.b", b"2")
+    near.publish("jobs", b"3")
     servers.settle()
     said = lines(cable, "<")
     assert said[0] in (b"HMSG foo.a + reply g h 18 19", b"HMSG foo.a + reply h g 18 19")
-    assert said[-2:] == [b"LMSG foo.b 1", b"2"]
-    assert len(far.take()) == 6
-
-
-def test_only_groups_are_named_where_nothing_else_wants_a_message(servers: Servers, hub: Server, spoke: Server) -> None:
-    cable = servers.join(spoke, hub)
-    far, near = spoke.machine.connect(), hub.machine.connect()
-    far.subscribe("jobs", "g")
-    servers.settle()
-    lines(cable, "<")
-    near.publish("jobs", b"1")
-    servers.settle()
-    assert lines(cable, "<") == [b"LMSG jobs | g 1", b"1"]
-    assert [message.payload for message in far.take()] == [b"1"]
+    assert said[-4:] == [b"LMSG foo.b 1", b"2", b"LMSG jobs | g 1", b"3"]
+    assert len(far.take()) == 7
 
 
 def test_members_near_by_come_first_and_far_ones_share_by_weight(servers: Servers, hub: Server) -> None:

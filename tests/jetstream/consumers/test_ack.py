@@ -41,8 +41,7 @@ def test_double_ack_is_answered_only_when_durable(jet: Jet) -> None:
     inbox = jet.listen("later")
     jet.wire.publish(message.reply.decode(), b"", "later")
     assert jet.heard(inbox) == []
-    jet.machine.hold_commits = False
-    jet.machine.settle()
+    jet.machine.release_commits()
     assert len(jet.heard(inbox)) == 1
 
 
@@ -52,15 +51,6 @@ def test_the_short_ack_subject_of_2020_is_taken(jet: Jet) -> None:
     jet.pull()
     jet.wire.publish("$JS.ACK.S.C.1.1.1", b"")
     assert jet.counts()["ack_pending"] == 0
-
-
-def test_naks_are_redelivered_in_the_order_they_came_before_new_messages(jet: Jet) -> None:
-    jet.consumer()
-    jet.publish("1", "2", "3", "4")
-    messages = jet.pull(b"3")
-    for index in (2, 0, 1):
-        jet.ack(messages[index], b"-NAK")
-    assert texts(jet.pull(b"5")) == ["3", "1", "2", "4"]
 
 
 def test_a_nak_can_wait_longer_than_the_ack_wait(jet: Jet) -> None:

@@ -27,39 +27,17 @@ def test_the_bare_form_makes_an_ephemeral_with_a_name_of_its_own(jet: Jet) -> No
     assert create(jet, "CREATE.S")["name"] != info["name"]
 
 
-def test_creating_the_same_again_succeeds_and_keeps_the_position(jet: Jet) -> None:
-    jet.consumer()
-    jet.publish("1", "2")
-    jet.pull()
-    assert jet.consumer()["delivered"]["consumer_seq"] == 1
-
-
 def test_create_is_answered_only_when_durable(jet: Jet) -> None:
     jet.machine.hold_commits = True
     sid = jet.listen("in.1")
     body = b'{"stream_name":"S","config":{"durable_name":"C"}}'
     jet.wire.publish("$JS.API.CONSUMER.DURABLE.CREATE.S.C", body, "in.1")
     assert jet.heard(sid) == []
-    jet.machine.hold_commits = False
-    jet.machine.settle()
+    jet.machine.release_commits()
     assert jet.heard(sid)[0].json()["name"] == "C"
 
 
 # Where a consumer starts
-
-
-def test_a_start_beyond_the_end_is_kept(jet: Jet) -> None:
-    jet.publish("1")
-    info = jet.consumer(deliver_policy="by_start_sequence", opt_start_seq=4)
-    assert info["delivered"]["stream_seq"] == 3
-    jet.publish("2", "3", "4", "5")
-    assert texts(jet.pull({"batch": 9, "no_wait": True}))[:-1] == ["4", "5"]
-
-
-def test_a_start_before_the_first_message_moves_up_to_it(jet: Jet) -> None:
-    jet.publish("1", "2", "3")
-    jet.api("STREAM.PURGE.S", {"seq": 3})
-    assert jet.consumer(deliver_policy="by_start_sequence", opt_start_seq=1)["delivered"]["stream_seq"] == 2
 
 
 def test_num_pending_is_exact_where_messages_go_before_they_are_durable() -> None:
@@ -68,8 +46,7 @@ def test_num_pending_is_exact_where_messages_go_before_they_are_durable() -> Non
     jet.consumer(max_ack_pending=-1)
     jet.machine.hold_commits = True
     jet.publish_many(5)
-    jet.machine.hold_commits = False
-    jet.machine.settle()
+    jet.machine.release_commits()
     assert jet.counts()["pending"] == 1
     assert texts(jet.pull({"batch": 9, "no_wait": True}))[:-1] == ["5"]
 

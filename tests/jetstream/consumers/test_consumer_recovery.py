@@ -35,21 +35,6 @@ def test_what_fell_due_while_the_server_was_down_goes_out_at_once(jet: Jet) -> N
 
 
 @pytest.mark.parametrize("crash", CRASHES)
-def test_a_double_acked_message_never_returns(jet: Jet, crash: Callable[[SimDisk], None]) -> None:
-    jet.consumer(ack_wait=SECOND)
-    jet.publish_many(20)
-    acked = set()
-    for message in jet.pull(b"20")[::2]:
-        assert jet.double_ack(message)
-        acked.add(message.payload)
-    after = Jet(jet.machine.restarted(crash))
-    after.advance(5)
-    again = {m.payload for m in after.pull({"batch": 100, "no_wait": True})}
-    assert not again & acked
-    assert len(again - {b""}) == 10
-
-
-@pytest.mark.parametrize("crash", CRASHES)
 def test_creation_update_and_deletion_that_were_answered_are_durable(
     jet: Jet, crash: Callable[[SimDisk], None]
 ) -> None:

@@ -1,22 +1,12 @@
 """Messages that were not acknowledged go out again, in the right order and not for ever."""
 
-from tests.support.jet import SECOND, Jet, numbers, texts
+from tests.support.jet import SECOND, Jet, texts
 
 NOW = {"batch": 20, "no_wait": True}
 
 
 def delivered_now(jet: Jet) -> list[str]:
     return texts(jet.pull(NOW))[:-1]
-
-
-def test_expired_messages_come_again_ascending_before_new_ones(jet: Jet) -> None:
-    jet.consumer(ack_wait=SECOND)
-    jet.publish("1", "2", "3")
-    first = jet.pull(b"3")
-    jet.ack(first[1], b"+WPI")
-    jet.publish("4")
-    jet.advance(1.001)
-    assert delivered_now(jet) == ["1", "2", "3", "4"]
 
 
 def test_nothing_comes_again_before_the_ack_wait(jet: Jet) -> None:
@@ -40,14 +30,6 @@ def test_backoff_stretches_the_wait_and_its_last_entry_repeats(jet: Jet) -> None
         assert delivered_now(jet) == ["1"]
 
 
-def test_max_deliver_of_one_counts_no_redeliveries(jet: Jet) -> None:
-    jet.consumer(ack_wait=SECOND, max_deliver=1)
-    jet.publish("1")
-    jet.pull()
-    jet.advance(2)
-    assert jet.counts() | {"ack_pending": 0, "redelivered": 0} == jet.counts()
-
-
 def test_giving_up_makes_room_under_max_ack_pending(jet: Jet) -> None:
     jet.consumer(ack_wait=SECOND, max_deliver=1, max_ack_pending=1)
     jet.publish("1", "2")
@@ -66,16 +48,6 @@ def test_a_wall_clock_that_jumps_does_not_redeliver(jet: Jet) -> None:
     jet.machine.clock.set_wall(jet.machine.clock.now_ns() + 3600 * SECOND)
     jet.advance(1)
     assert delivered_now(jet) == []
-
-
-def test_many_expired_at_once_all_come_again(jet: Jet) -> None:
-    jet.consumer(ack_wait=SECOND, max_ack_pending=-1)
-    jet.publish_many(10_000)
-    assert len(jet.pull(b"10000")) == 10_000
-    jet.advance(1.5)
-    again = jet.pull(b"10000")
-    assert [numbers(m)[1] for m in again] == list(range(1, 10_001))
-    assert jet.counts()["redelivered"] == 10_000
 
 
 def test_acked_messages_leave_no_deadlines_behind(jet: Jet) -> None:

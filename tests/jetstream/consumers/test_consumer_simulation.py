@@ -57,8 +57,7 @@ class Life:
         elif action == "hold":
             jet.machine.hold_commits = True
             jet.publish(*"xyz", subject=rng.choice(SUBJECTS))
-            jet.machine.hold_commits = False
-            jet.machine.settle()
+            jet.machine.release_commits()
 
     def check(self) -> None:
         stream = self.jet.machine.streams["S"]

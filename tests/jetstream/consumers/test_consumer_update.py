@@ -14,22 +14,6 @@ def update(jet: Jet, **config: Any) -> Any:
     return jet.api("CONSUMER.DURABLE.CREATE.S.C", {"stream_name": "S", "config": config})
 
 
-def test_a_refused_update_changes_nothing(jet: Jet) -> None:
-    jet.consumer(description="old")
-    update(jet, description="new", ack_policy="all")
-    assert jet.info()["config"]["description"] == "old"
-
-
-def test_filters_change_what_is_pending(jet: Jet) -> None:
-    jet.consumer()
-    for subject in ("s.a", "s.b", "s.b", "s.c"):
-        jet.publish("x", subject=subject)
-    jet.pull()
-    assert update(jet, filter_subject="s.b")["num_pending"] == 2
-    assert update(jet, filter_subjects=["s.b", "s.c"])["num_pending"] == 3
-    assert update(jet)["num_pending"] == 3
-
-
 def test_ack_wait_takes_effect_on_what_is_pending(jet: Jet) -> None:
     jet.consumer(ack_wait=60 * SECOND)
     jet.publish("1")

@@ -81,8 +81,7 @@ def test_pending_counts_of_many_consumers_are_those_of_the_store(seed: int) -> N
                 jet.wire.publish("$JS.API.STREAM.MSG.DELETE.S", b'{"seq":%d}' % rng.randint(max(last - 3, 1), last))
             if rng.random() < 0.1:
                 jet.wire.publish("$JS.API.STREAM.PURGE.S", b'{"filter":"%b"}' % rng.choice(subjects).encode())
-        jet.machine.hold_commits = False
-        jet.machine.settle()
+        jet.machine.release_commits()
         jet.pull({"batch": 2, "no_wait": True}, rng.choice(names))
         for name in names:
             undelivered = consumers[name].undelivered

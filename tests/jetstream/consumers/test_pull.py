@@ -11,31 +11,12 @@ def open_request(jet: Jet, body: bytes, inbox: str, name: str = "C") -> bytes:
     return sid
 
 
-def test_a_message_arrives_under_its_own_subject_with_an_ack_subject(jet: Jet) -> None:
-    jet.consumer()
-    jet.publish("a", subject="s.orders.1")
-    (message,) = jet.pull()
-    assert message.subject == b"s.orders.1"
-    assert message.payload == b"a"
-    ts = jet.machine.streams["S"].store.last_ts_ns
-    assert message.reply == b"$JS.ACK.S.C.1.1.1.%d.0" % ts
-
-
 def test_requests_nobody_listens_to_make_room(jet: Jet) -> None:
     jet.consumer(max_waiting=1)
     sid = open_request(jet, b"1", "in.1")
     jet.wire.unsubscribe(sid)
     jet.publish("a")
     assert texts(jet.pull(b"1")) == ["a"]
-
-
-def test_a_message_is_not_lost_when_its_only_requester_vanished(jet: Jet) -> None:
-    jet.consumer(ack_policy="none")
-    sid = open_request(jet, b"1", "in.1")
-    jet.wire.unsubscribe(sid)
-    jet.publish("a")
-    assert jet.counts() | {"pending": 1, "delivered": (0, 0)} == jet.counts()
-    assert texts(jet.pull()) == ["a"]
 
 
 def test_what_an_ended_subscription_did_not_take_is_not_delivered(jet: Jet) -> None:
@@ -93,8 +74,7 @@ def test_only_durable_messages_are_delivered(jet: Jet) -> None:
     jet.machine.hold_commits = True
     jet.publish("a")
     assert jet.pull() == []
-    jet.machine.hold_commits = False
-    jet.machine.settle()
+    jet.machine.release_commits()
     assert jet.counts()["delivered"] == (1, 1)
 
 
@@ -110,8 +90,7 @@ def test_a_request_that_does_not_wait_sees_what_was_received_before(
     jet.publish("1", "2")
     jet.wire.publish("$JS.API.CONSUMER.MSG.NEXT.S.C", b'{"no_wait":true,"batch":9}', "in")
     assert jet.heard(sid) == []
-    jet.machine.hold_commits = False
-    jet.machine.settle()
+    jet.machine.release_commits()
     assert texts(jet.heard(sid)) == found
     assert texts(jet.pull(b'{"no_wait":true}')) == ["<404 No Messages>"]
 

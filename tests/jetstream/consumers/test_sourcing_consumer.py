@@ -77,7 +77,6 @@ def test_it_is_answered_when_what_was_removed_before_it_is_durable(jet: Jet) -> 
     body = msgspec.json.encode({"stream_name": "S", "config": CONFIG})
     jet.wire.publish("$JS.API.CONSUMER.CREATE.S.FEED", body, "in")
     assert not jet.heard(answers) and not jet.heard(deliveries)
-    jet.machine.hold_commits = False
-    jet.machine.settle()
+    jet.machine.release_commits()
     (message,) = jet.heard(answers)
     assert message.json()["name"].startswith("FEED-")

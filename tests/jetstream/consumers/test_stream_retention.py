@@ -57,8 +57,7 @@ def test_a_sweep_waits_for_what_is_not_durable_yet(jet: Jet) -> None:
     jet.machine.hold_commits = True
     jet.publish("1", subject="s.b")
     jet.wire.publish("$JS.API.CONSUMER.DELETE.S.B")
-    jet.machine.hold_commits = False
-    jet.machine.settle()
+    jet.machine.release_commits()
     assert left(jet) == []
 
 

@@ -130,8 +130,7 @@ def several_requests_wait(t: Talk) -> None:
     t.info()
     t.pull({"batch": 2, "no_wait": True})
     t.jet.advance(9.5)
-    for sid in sids:
-        t.note(t.jet.heard(sid))
+    t.hear(*sids)
     t.info()
 
 

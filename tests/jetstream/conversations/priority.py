@@ -45,13 +45,11 @@ def overflow_waits_for_a_backlog(t: Talk) -> None:
     t.pull({"batch": 1, "no_wait": True, **GROUP})
     t.pull({"batch": 1, "no_wait": True, "min_pending": 5, **GROUP})
     t.jet.publish("3", "4", "5", "6", "7", "8")
-    t.note(t.jet.heard(backlog))
-    t.note(t.jet.heard(unacked))
+    t.hear(backlog, unacked)
     t.info()
     t.pull({"batch": 2, "expires": SECOND, **GROUP})
     t.info()
-    t.note(t.jet.heard(backlog))
-    t.note(t.jet.heard(unacked))
+    t.hear(backlog, unacked)
     t.info()
 
 
@@ -67,8 +65,7 @@ def overflow_counts_redeliveries(t: Talk) -> None:
     t.jet.ack(two)
     t.info()
     last = ask(t, "in.last", batch=5, expires=60 * SECOND, min_pending=1, **GROUP)
-    t.note(t.jet.heard(last))
-    t.note(t.jet.heard(both))
+    t.hear(last, both)
     t.info()
 
 
@@ -129,8 +126,7 @@ def lower_priorities_go_first(t: Talk) -> None:
     t.info()
     for number in range(13):
         t.jet.publish(str(number))
-        for sid in [*sids, plain]:
-            t.note(t.jet.heard(sid))
+        t.hear(*sids, plain)
     t.info()
     t.pull({"batch": 1, "no_wait": True, "priority": 3, **GROUP})
 

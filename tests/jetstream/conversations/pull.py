@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from tests.support.differential import Scenarios, Talk
+from tests.support.differential import Scenario, Scenarios, Talk
 from tests.support.jet import SECOND
 
 scenario = Scenarios()
@@ -42,24 +42,16 @@ def bodies(t: Talk, part: int) -> None:
         t.jet.api("STREAM.PURGE.S")
 
 
-@scenario
-def bodies_of_all_kinds(t: Talk) -> None:
-    bodies(t, 0)
+def part_of_bodies(part: int) -> Scenario:
+    def run(t: Talk) -> None:
+        bodies(t, part)
+
+    run.__name__ = f"bodies_of_all_kinds_{part}"
+    return run
 
 
-@scenario
-def more_bodies_of_all_kinds(t: Talk) -> None:
-    bodies(t, 1)
-
-
-@scenario
-def still_more_bodies_of_all_kinds(t: Talk) -> None:
-    bodies(t, 2)
-
-
-@scenario
-def the_last_bodies_of_all_kinds(t: Talk) -> None:
-    bodies(t, 3)
+for part in range(4):  # beside each other, since nats-server needs some time for each body
+    scenario(part_of_bodies(part))
 
 
 @scenario
@@ -80,8 +72,7 @@ def bytes_are_counted(t: Talk) -> None:
     small = ask(t, "in.small", {"batch": 2, "max_bytes": 20, "expires": 60 * SECOND})
     large = ask(t, "in.large", {"batch": 2, "max_bytes": 2000, "expires": 60 * SECOND})
     t.jet.publish("1", "2", "3")
-    t.note(t.jet.heard(small))
-    t.note(t.jet.heard(large))
+    t.hear(small, large)
     t.info()
 
 
@@ -96,8 +87,7 @@ def one_shots_in_every_state(t: Talk) -> None:
     t.pull(oneshot)
     t.info()
     t.jet.publish("1")
-    t.note(t.jet.heard(first))
-    t.note(t.jet.heard(second))
+    t.hear(first, second)
     t.info()
     t.jet.publish("2", "3", "4")
     t.note(t.jet.heard(second))
@@ -107,8 +97,7 @@ def one_shots_in_every_state(t: Talk) -> None:
     t.note(t.jet.heard(held))
     t.info()
     t.jet.advance(12.5)
-    t.note(t.jet.heard(second))
-    t.note(t.jet.heard(held))
+    t.hear(second, held)
     t.info()
 
 
@@ -138,8 +127,7 @@ def too_many_wait(t: Talk) -> None:
     t.pull({"batch": 1, "expires": SECOND, "idle_heartbeat": SECOND // 4})
     t.info()
     t.jet.publish("1", "2", "3")
-    for sid in sids:
-        t.note(t.jet.heard(sid))
+    t.hear(*sids)
     t.pull(b"1")
     t.info()
 
@@ -153,11 +141,9 @@ def heartbeats_of_each_request(t: Talk) -> None:
     ]
     t.jet.publish("other", subject="s.b")
     t.jet.advance(13.5)
-    for sid in sids:
-        t.note(t.jet.heard(sid))
+    t.hear(*sids)
     t.jet.publish("1", "2")
-    for sid in sids:
-        t.note(t.jet.heard(sid))
+    t.hear(*sids)
     t.info()
 
 
@@ -185,8 +171,7 @@ def ends_of_a_consumer(t: Talk) -> None:
     heard = t.jet.listen("$JS.EVENT.ADVISORY.CONSUMER.*.S.C")
     sids = [ask(t, "in.1", {"batch": 5, "max_bytes": 5000, "expires": 60 * SECOND}), ask(t, "in.2", b"7")]
     t.ask("CONSUMER.DELETE.S.C")
-    for sid in sids:
-        t.note(t.jet.heard(sid))
+    t.hear(*sids)
     t.pull(b"1")
     t.create("P", deliver_subject="d.p")
     t.note(t.jet.pull(b"1", "P"))

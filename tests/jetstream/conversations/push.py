@@ -21,8 +21,7 @@ def interest_is_a_subscription_to_the_very_subject(t: Talk) -> None:
     t.note(t.jet.heard(wild))
     t.info()
     exact = t.jet.listen("d.x")
-    for sid in (wild, all_, exact):
-        t.note(t.jet.heard(sid))
+    t.hear(wild, all_, exact)
     t.info()
     t.jet.wire.unsubscribe(exact)
     t.info()
@@ -39,8 +38,7 @@ def queue_members_without_a_deliver_group(t: Talk) -> None:
     t.note(t.jet.heard(member))
     t.info()
     plain = t.jet.listen("d.x")
-    t.note(t.jet.heard(member))
-    t.note(t.jet.heard(plain))
+    t.hear(member, plain)
     t.info()
 
 
@@ -52,13 +50,11 @@ def queue_members_of_a_deliver_group(t: Talk) -> None:
     other = t.jet.wire.subscribe("d.x", "r")
     wild = t.jet.wire.subscribe("d.*", "q")
     t.info()
-    for sid in (plain, other, wild):
-        t.note(t.jet.heard(sid))
+    t.hear(plain, other, wild)
     t.jet.wire.unsubscribe(wild)
     t.jet.wire.unsubscribe(other)
     member = t.jet.wire.subscribe("d.x", "q")
-    t.note(t.jet.heard(plain))
-    t.note(t.jet.heard(member))
+    t.hear(plain, member)
     t.info()
     t.jet.wire.unsubscribe(member)
     t.jet.publish("3")

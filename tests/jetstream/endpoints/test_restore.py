@@ -162,8 +162,7 @@ def test_the_answer_waits_until_everything_is_durable(jet: Jet) -> None:
     jet.wire.publish(to, b"", "end")
     assert not jet.heard(inbox)
     assert "S" not in jet.machine.streams
-    jet.machine.hold_commits = False
-    jet.machine.settle()
+    jet.machine.release_commits()
     assert ok(jet.heard(inbox)[0].json())["state"]["messages"] == 6
 
 

@@ -125,8 +125,7 @@ def test_a_request_waits_for_what_was_published_before_it(jet: Jet) -> None:
     jet.wire.publish("$JS.API.STREAM.BLOCKS.S", b'{"seq":1}', "blocks.in")
     jet.wire.publish("s.a", b"later")
     assert jet.heard(sid) == []
-    jet.machine.hold_commits = False
-    jet.machine.settle()
+    jet.machine.release_commits()
     (answer,) = jet.heard(sid)
     assert held(answer)[0].payload == b"x"
 

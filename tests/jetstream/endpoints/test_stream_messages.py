@@ -23,8 +23,7 @@ def test_a_get_waits_for_what_was_published_before_it(jet: Jet) -> None:
     jet.wire.publish("$JS.API.DIRECT.GET.S", b'{"seq":1}', "inbox")
     jet.wire.publish("$JS.API.STREAM.INFO.S", b"", "inbox")
     assert jet.wire.take(sid) == []
-    jet.machine.hold_commits = False
-    jet.machine.settle()
+    jet.machine.release_commits()
     get, direct, info = jet.wire.take(sid)
     assert (got(get.json()), direct.payload, info.json()["state"]["messages"]) == (1, b"x", 1)
 
@@ -59,8 +58,7 @@ def test_one_moment_makes_a_message_visible_everywhere(jet: Jet) -> None:
         ("CONSUMER.MSG.NEXT.S.C", {"no_wait": True}),
     )
     assert [jet.heard(sid) for sid in sids] == [[]] * len(sids)
-    jet.machine.hold_commits = False
-    jet.machine.settle()
+    jet.machine.release_commits()
     stream, streams, consumer, consumers, last, new, account, get, direct, pulled = (jet.heard(sid)[0] for sid in sids)
     assert stream.json()["state"]["subjects"] == {"s.a": 1}
     assert streams.json()["streams"][0]["state"]["messages"] == 1
@@ -79,8 +77,7 @@ def test_what_the_disk_could_not_take_is_counted_nowhere(jet: Jet) -> None:
     full = DiskFault(error=errno.ENOSPC)
     disk = jet.machine.disk
     disk.plan = lambda call, path: full if call == "pwrite" and disk.exists("RESERVE") else None
-    jet.machine.hold_commits = False
-    jet.machine.settle()
+    jet.machine.release_commits()
     stream, consumer, pulled = (jet.heard(sid)[0] for sid in sids)
     assert (stream.json()["state"]["messages"], consumer.json()["num_pending"], pulled.status) == (
         0,

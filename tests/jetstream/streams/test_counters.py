@@ -42,8 +42,7 @@ def test_increments_that_one_commit_makes_durable_are_all_counted(jet: Jet) -> N
     jet.machine.hold_commits = True
     for _ in range(3):
         jet.wire.publish("s.a", b"", "acks", b"NATS/1.0\r\nNats-Incr: 5\r\n\r\n")
-    jet.machine.hold_commits = False
-    jet.machine.settle()
+    jet.machine.release_commits()
     assert [message.json()["val"] for message in jet.heard(sid)] == ["5", "10", "15"]
     assert value(jet) == b"15"
     add(jet, "1")

@@ -33,8 +33,7 @@ def test_flow_acks_and_the_batchs_ack_wait_for_the_commit(jet: Jet) -> None:
     jet.machine.hold_commits = True
     assert fast.send(1, START) == [{"type": "ack", "seq": 0, "msgs": 2}]
     assert fast.send(2) == fast.send(3) == fast.send(4) == fast.send(5, COMMIT) == []
-    jet.machine.hold_commits = False
-    jet.machine.settle()
+    jet.machine.release_commits()
     assert fast.heard() == [
         {"type": "ack", "seq": 2, "msgs": 2},
         {"type": "ack", "seq": 4, "msgs": 2},
@@ -48,8 +47,7 @@ def test_a_commit_without_a_message_waits_for_what_is_under_way(jet: Jet) -> Non
     jet.machine.hold_commits = True
     fast.send(1, START)
     assert fast.send(2) == fast.send(3, END) == []
-    jet.machine.hold_commits = False
-    jet.machine.settle()
+    jet.machine.release_commits()
     assert fast.heard_where() == [("3.3", {"stream": "S", "seq": 2, "batch": "f", "count": 2})]
 
 
@@ -60,8 +58,7 @@ def test_a_gap_is_told_and_ends_the_batch_once_it_is_durable(jet: Jet) -> None:
     fast.send(1, START)
     assert fast.send(3) == [{"type": "gap", "last_seq": 2, "seq": 3}]
     assert fast.send(4) == []
-    jet.machine.hold_commits = False
-    jet.machine.settle()
+    jet.machine.release_commits()
     assert fast.heard() == [{"stream": "S", "seq": 1, "batch": "f", "count": 1}]
 
 
@@ -100,17 +97,6 @@ def test_batches_of_all_streams_together_are_limited() -> None:
     assert Publisher(jet, "d", subject="t.a").send(1, START)[0]["type"] == "ack"
     ok(jet.api("STREAM.DELETE.T"))
     assert jet.machine.engine.open_batches.fast == 1
-
-
-def test_a_run_of_messages_in_one_chunk_is_a_batch_too(jet: Jet) -> None:
-    jet.stream(allow_batched=True)
-    sid = jet.listen("in.>")
-    lines = [b"PUB s.a in.r.100.ok.%d.%d.$FI 1\r\nx\r\n" % (n, START if n == 1 else APPEND) for n in range(1, 51)]
-    jet.wire.send(b"".join(lines) + b"PUB s.a in.r.100.ok.51.2.$FI 1\r\nx\r\n")
-    assert [m.json() for m in jet.heard(sid)] == [
-        {"type": "ack", "seq": 0, "msgs": 100},
-        {"stream": "S", "seq": 51, "batch": "r", "count": 51},
-    ]
 
 
 def test_a_run_is_told_the_same_as_its_messages_one_by_one() -> None:

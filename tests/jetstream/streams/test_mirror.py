@@ -118,8 +118,7 @@ def test_flow_control_is_answered_when_the_messages_are_durable(jet: Jet) -> Non
     stream = jet.machine.streams["M"]
     assert not jet.heard(answered)
     assert 0 < stream.store.bytes < 3 << 20, "the origin waits for the disk of the mirror"
-    jet.machine.hold_commits = False
-    jet.machine.settle()
+    jet.machine.release_commits()
     assert jet.heard(answered)
     assert stream.store.messages == 80
 

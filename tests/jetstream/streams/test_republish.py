@@ -15,8 +15,7 @@ def test_it_comes_before_the_ack_and_after_the_sync(jet: Jet) -> None:
     jet.machine.hold_commits = True
     jet.wire.publish("s.a", b"one", "r.ack")
     assert jet.heard(sid) == []
-    jet.machine.hold_commits = False
-    jet.machine.settle()
+    jet.machine.release_commits()
     again, ack = jet.heard(sid)
     assert (again.subject, again.reply, again.payload) == (b"r.a", b"", b"one")
     assert ack.payload == b'{"stream":"S","seq":1}'

@@ -18,8 +18,7 @@ def test_no_answer_to_a_create_before_it_is_durable(jet: Jet) -> None:
     jet.machine.hold_commits = True
     jet.wire.publish("$JS.API.STREAM.CREATE.S", b'{"name":"S"}', "inbox")
     assert jet.wire.take(sid) == []
-    jet.machine.hold_commits = False
-    jet.machine.settle()
+    jet.machine.release_commits()
     assert len(jet.wire.take(sid)) == 1
 
 

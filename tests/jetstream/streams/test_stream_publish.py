@@ -35,8 +35,7 @@ def test_messages_published_during_a_commit_wait_for_the_next(jet: Jet) -> None:
     stream.store.finish_commit(commit, None)
     jet.machine.settle()
     assert [m.json()["seq"] for m in jet.wire.take(sid)] == [1]
-    jet.machine.hold_commits = False
-    jet.machine.settle()
+    jet.machine.release_commits()
     assert [m.json()["seq"] for m in jet.wire.take(sid)] == [2]
 
 
@@ -56,8 +55,7 @@ def test_a_duplicate_of_a_message_in_flight_waits_for_its_commit(jet: Jet) -> No
     jet.wire.publish("s.a", b"x", "inbox", header_block(Nats_Msg_Id="1"))
     jet.wire.publish("s.a", b"x", "inbox", header_block(Nats_Msg_Id="1"))
     assert jet.wire.take(sid) == []
-    jet.machine.hold_commits = False
-    jet.machine.settle()
+    jet.machine.release_commits()
     assert [m.payload for m in jet.wire.take(sid)] == [
         b'{"stream":"S","seq":1}',
         b'{"stream":"S","seq":1,"duplicate": true}',
@@ -101,8 +99,7 @@ def test_acks_of_one_commit_reach_every_publisher_in_order(jet: Jet) -> None:
     for number in range(6):
         jet.wire.publish("s.a", b"x", f"_INBOX.{'abc'[number % 3]}.{number}")
     jet.wire.publish("s.a", b"x", "nobody.listens")
-    jet.machine.hold_commits = False
-    jet.machine.settle()
+    jet.machine.release_commits()
     assert [m.json()["seq"] for m in jet.wire.take(mine)] == [1, 4]
     assert [m.json()["seq"] for m in other.wire.take(theirs)] == [2, 5]
     assert [m.json()["seq"] for m in other.wire.take(group)] == [3, 6]
@@ -115,8 +112,7 @@ def test_a_subscription_with_a_maximum_gets_no_more_acks(jet: Jet) -> None:
     jet.machine.hold_commits = True
     for _ in range(3):
         jet.wire.publish("s.a", b"x", "inbox")
-    jet.machine.hold_commits = False
-    jet.machine.settle()
+    jet.machine.release_commits()
     assert [m.json()["seq"] for m in jet.wire.take(sid)] == [1, 2]
 
 

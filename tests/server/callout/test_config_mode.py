@@ -338,14 +338,6 @@ def test_requests_and_responses_may_be_sealed(kind: Kind, tmp_path: Path) -> Non
             assert service.event()["reason"] == expected
 
 
-def test_without_a_service_nobody_comes_in(kind: Kind, tmp_path: Path) -> None:
-    with running(kind, tmp_path, conf(timeout_s=1)) as process:
-        assert shown(process.url, user="x").said == [VIOLATION]
-        assert 'Authorization callout response not received in time on account "AUTH"' in process.log()
-        visitor = shown(process.url, user="auth", **{"pass": "pwd"})
-        assert visitor.said == []
-
-
 def test_an_account_that_is_none_lets_nobody_in(kind: Kind, tmp_path: Path) -> None:
     text = conf().replace("account: AUTH", "account: NOPE")
     with running(kind, tmp_path, text) as process:

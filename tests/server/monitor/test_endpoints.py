@@ -41,19 +41,6 @@ async def test_varz_healthz_and_jsz_of_a_server_with_jetstream(tmp_path: Path) -
         assert (jsz["streams"], jsz["config"]["domain"]) == (0, "hub")
 
 
-async def test_without_jetstream_jsz_says_so_and_health_is_as_configured() -> None:
-    async with ServerInstance(OPTIONS) as server:
-        jsz, health, demand = await asyncio.to_thread(
-            ask,
-            server.port_of("monitoring"),
-            ("GET", "/jsz"),
-            ("GET", "/healthz"),
-            ("GET", "/healthz?js-enabled-only=true"),
-        )
-        assert json.loads(jsz[1])["disabled"] is True
-        assert (health[0], demand[0]) == (200, 200)
-
-
 @pytest.mark.parametrize(("age_s", "text"), [(0, "0s"), (61, "1m1s"), (3600, "1h0m0s"), (90061, "1d1h1m1s")])
 def test_uptime_begins_with_its_largest_unit(age_s: int, text: str) -> None:
     assert uptime(age_s * 10**9) == text

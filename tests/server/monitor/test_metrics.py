@@ -97,9 +97,3 @@ def test_labels_and_help_are_escaped_and_empty_labels_left_out() -> None:
     assert found.documentation == "one\\two\nthree"
     assert found.samples[0].labels == {"name": 'a"b\\c\nd é ?'}
     assert found.samples[0].value == 1.5
-
-
-def test_families_in_batches_have_one_head() -> None:
-    rows = [metrics.MetricsRow(labels({"name": str(number)}), (number, number)) for number in range(1000)]
-    text = b"".join(metrics._families("x", (("a", "first"), ("b", "second")), rows)).decode()
-    assert [len(one.samples) for one in parsed(text).values()] == [1000, 1000]

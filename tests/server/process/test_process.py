@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -37,12 +38,15 @@ sys.exit(process.main(sys.argv[1:]))
 
 
 class Running:
-    """A server process whose stderr goes to a file."""
+    """A server process whose stderr goes to a file, up to the end of its test."""
+
+    started: ClassVar[list["Running"]] = []
 
     def __init__(self, folder: Path, *flags: str, command: Sequence[str] = COMMAND) -> None:
         self.log_path = folder / "stderr"
         with self.log_path.open("wb") as log:
             self.process = subprocess.Popen([*command, "-a", "127.0.0.1", "-p", "-1", *flags], stderr=log)
+        self.started.append(self)
 
     @property
     def log(self) -> str:
@@ -67,11 +71,11 @@ class Running:
         return self.process.wait(PATIENCE_S)
 
 
-@pytest.fixture
-def running(tmp_path: Path) -> Iterator[list[Running]]:
-    servers: list[Running] = []
-    yield servers
-    for server in servers:
+@pytest.fixture(autouse=True)
+def servers_end() -> Iterator[None]:
+    yield
+    while Running.started:
+        server = Running.started.pop()
         if server.process.poll() is None:
             server.end(signal.SIGKILL)
 
@@ -89,9 +93,8 @@ def test_a_wrong_command_line_is_a_usage_error(flags: list[str]) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_ready_lines_and_a_clean_stop(tmp_path: Path, running: list[Running], number: signal.Signals) -> None:
+def test_ready_lines_and_a_clean_stop(tmp_path: Path, number: signal.Signals) -> None:
     server = Running(tmp_path)
-    running.append(server)
     server.wait_for(r"^\[\d+\] \d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{6} \[INF\] Server is ready$")
     server.wait_for(r"\[INF\]   ID:       N[A-Z2-7]{55}$")
     assert f"[INF]   Native:   {f'not loaded, {absent}' if absent else 'loaded'}\n" in server.log
@@ -103,9 +106,8 @@ def test_ready_lines_and_a_clean_stop(tmp_path: Path, running: list[Running], nu
         assert sock.recv(1) == b""
 
 
-def test_pid_and_ports_files_live_as_long_as_the_server(tmp_path: Path, running: list[Running]) -> None:
+def test_pid_and_ports_files_live_as_long_as_the_server(tmp_path: Path) -> None:
     server = Running(tmp_path, "-P", str(tmp_path / "pid"), "--ports_file_dir", str(tmp_path))
-    running.append(server)
     server.wait_for("Server is ready")
     ports = tmp_path / f"nats-server_{server.process.pid}.ports"
     assert json.loads(ports.read_text()) == {"nats": [f"nats://127.0.0.1:{server.port}"]}
@@ -115,11 +117,8 @@ def test_pid_and_ports_files_live_as_long_as_the_server(tmp_path: Path, running:
     assert not (tmp_path / "pid").exists()
 
 
-def test_a_ports_file_that_cannot_be_written_is_an_error_and_a_pid_file_fatal(
-    tmp_path: Path, running: list[Running]
-) -> None:
+def test_a_ports_file_that_cannot_be_written_is_an_error_and_a_pid_file_fatal(tmp_path: Path) -> None:
     server = Running(tmp_path, "--ports_file_dir", str(tmp_path / "none"))
-    running.append(server)
     server.wait_for("Server is ready")
     path = tmp_path / "none" / f"nats-server_{server.process.pid}.ports"
     assert f"[ERR] Error writing ports file ({path}): open {path}: no such file or directory" in server.log
@@ -148,10 +147,9 @@ def test_a_port_in_use_is_a_fatal_line_that_names_its_listener(tmp_path: Path, c
     )
 
 
-def test_a_log_file_takes_the_lines_and_is_opened_anew_on_usr1(tmp_path: Path, running: list[Running]) -> None:
+def test_a_log_file_takes_the_lines_and_is_opened_anew_on_usr1(tmp_path: Path) -> None:
     path = tmp_path / "log"
     server = Running(tmp_path, "-l", str(path))
-    running.append(server)
     until(lambda: path.exists() and "Server is ready" in path.read_text())
     path.rename(tmp_path / "old")
     os.kill(server.process.pid, signal.SIGUSR1)
@@ -161,23 +159,19 @@ def test_a_log_file_takes_the_lines_and_is_opened_anew_on_usr1(tmp_path: Path, r
     assert server.log == ""
 
 
-def test_hup_does_not_end_the_server(tmp_path: Path, running: list[Running]) -> None:
+def test_hup_does_not_end_the_server(tmp_path: Path) -> None:
     server = Running(tmp_path)
-    running.append(server)
     server.wait_for("Server is ready")
     os.kill(server.process.pid, signal.SIGHUP)
     server.wait_for("Failed to reload server configuration: can only reload config when a file is provided")
     assert server.end(signal.SIGTERM) == 0
 
 
-def test_a_reload_takes_a_good_file_and_leaves_everything_at_a_bad_one(tmp_path: Path, running: list[Running]) -> None:
+def test_a_reload_takes_a_good_file_and_leaves_everything_at_a_bad_one(tmp_path: Path) -> None:
     config = tmp_path / "x.conf"
     config.write_text("listen: 127.0.0.1:-1\nhttp: 127.0.0.1:-1\nwebsocket { port: -1, no_tls: true }\n")
-    with (tmp_path / "stderr").open("wb") as log:
-        process = subprocess.Popen([*COMMAND, "-c", str(config), "--ports_file_dir", str(tmp_path)], stderr=log)
-    server = Running.__new__(Running)
-    server.log_path, server.process = tmp_path / "stderr", process
-    running.append(server)
+    server = Running(tmp_path, "-c", str(config), "--ports_file_dir", str(tmp_path))
+    process = server.process
     server.wait_for("Server is ready")
     ports = json.loads((tmp_path / f"nats-server_{process.pid}.ports").read_text())
     assert list(ports) == ["nats", "monitoring", "websocket"]
@@ -193,9 +187,8 @@ def test_a_reload_takes_a_good_file_and_leaves_everything_at_a_bad_one(tmp_path:
         assert b'"max_payload":99,' in sock.recv(4096)
 
 
-def test_lame_duck_mode_tells_clients_and_accepts_nobody(tmp_path: Path, running: list[Running]) -> None:
+def test_lame_duck_mode_tells_clients_and_accepts_nobody(tmp_path: Path) -> None:
     server = Running(tmp_path)
-    running.append(server)
     port = server.port
     with socket.create_connection(("127.0.0.1", port)) as sock:
         client = sock.makefile("rwb")
@@ -221,19 +214,17 @@ def test_lame_duck_mode_tells_clients_and_accepts_nobody(tmp_path: Path, running
     assert server.end(signal.SIGINT) == 0
 
 
-def test_lame_duck_mode_without_clients_ends_at_once(tmp_path: Path, running: list[Running]) -> None:
+def test_lame_duck_mode_without_clients_ends_at_once(tmp_path: Path) -> None:
     server = Running(tmp_path)
-    running.append(server)
     server.wait_for("Server is ready")
     assert server.end(signal.SIGUSR2) == 0
     assert "Entering lame duck mode, stop accepting new clients" in server.log
 
 
-def test_a_second_signal_does_not_wait(tmp_path: Path, running: list[Running]) -> None:
+def test_a_second_signal_does_not_wait(tmp_path: Path) -> None:
     config = tmp_path / "nats.conf"
     config.write_text('write_deadline: "10m"\n')
     server = Running(tmp_path, "-c", str(config), command=[sys.executable, "-c", LETTING_CLIENTS_BE_SLOW])
-    running.append(server)
     with (
         socket.create_connection(("127.0.0.1", server.port)) as deaf,
         socket.create_connection(("127.0.0.1", server.port)) as sock,
@@ -263,11 +254,10 @@ def test_a_store_that_cannot_be_opened_is_named_in_the_fatal_line(tmp_path: Path
     assert f"[FTL] cannot open the store in {tmp_path}/jetstream: " in done.stderr
 
 
-def test_what_recovery_found_is_said_once(tmp_path: Path, running: list[Running]) -> None:
+def test_what_recovery_found_is_said_once(tmp_path: Path) -> None:
     (tmp_path / "jetstream" / "streams" / "s000001.new").mkdir(parents=True)
     (tmp_path / "jetstream" / "FORMAT").write_text('{"format":1,"min_reader":1}\n')
     server = Running(tmp_path, "-js", "-sd", str(tmp_path))
-    running.append(server)
     server.wait_for("Server is ready")
     assert server.log.count("a creation that never ended was removed") == 1
 
@@ -328,9 +318,8 @@ MODULES_OF_A_PLAIN_START = 265
 SERVER_RUN = [sys.executable, "-X", "importtime", "-m", "natsctl", "server", "run"]
 
 
-def loaded_at_start(folder: Path, running: list[Running], *flags: str) -> set[str]:
+def loaded_at_start(folder: Path, *flags: str) -> set[str]:
     server = Running(folder, *flags, command=SERVER_RUN)
-    running.append(server)
     server.wait_for("Server is ready")
     before, _, _ = server.log.partition("Server is ready")
     return {line.rpartition("|")[2].strip() for line in before.splitlines() if line.startswith("import time:")}
@@ -340,8 +329,8 @@ def found_in(loaded: set[str], packages: Sequence[str]) -> list[str]:
     return [name for name in packages if any(one == name or one.startswith(name + ".") for one in loaded)]
 
 
-def test_a_plain_start_loads_nothing_that_is_not_configured(tmp_path: Path, running: list[Running]) -> None:
-    loaded = loaded_at_start(tmp_path, running)
+def test_a_plain_start_loads_nothing_that_is_not_configured(tmp_path: Path) -> None:
+    loaded = loaded_at_start(tmp_path)
     assert {"uvloop", "natsctl.broker.session"} <= loaded, "modules are found in the log"
     assert found_in(loaded, NOT_AT_A_PLAIN_START) == []
     assert len(loaded) <= MODULES_OF_A_PLAIN_START
@@ -405,16 +394,14 @@ ARCHIVES = (
 
 
 @pytest.mark.parametrize("what", CONFIGURED)
-def test_what_is_configured_is_loaded_before_the_first_client(
-    what: str, tmp_path: Path, running: list[Running]
-) -> None:
+def test_what_is_configured_is_loaded_before_the_first_client(what: str, tmp_path: Path) -> None:
     """Later it would hold up everybody, or fail where descriptors have run out."""
     text, needed = CONFIGURED[what]
     issued = Authority(tmp_path / "ca").issue("server", addresses=["127.0.0.1"])
     for name, path in {"FOLDER": tmp_path, "CERT": issued.cert, "KEY": issued.key}.items():
         text = text.replace(name, f"'{path}'")
     (tmp_path / "nats.conf").write_text(text + "\n")
-    loaded = loaded_at_start(tmp_path, running, "-c", str(tmp_path / "nats.conf"))
+    loaded = loaded_at_start(tmp_path, "-c", str(tmp_path / "nats.conf"))
     assert set(needed) <= loaded
     others = {one for _, modules in CONFIGURED.values() for one in modules}
     if what == "leaf nodes":

@@ -349,21 +349,6 @@ async def test_limits_of_jetstream_grow_and_do_not_shrink(tmp_path: Path) -> Non
             at.reload(text.replace("/js", "/other"))
 
 
-async def test_limits_of_an_accounts_jetstream_change(tmp_path: Path) -> None:
-    text = f"jetstream {{ store_dir: '{tmp_path}/js' }}\naccounts {{ A {{ jetstream {{ max_streams: 1 }} }} }}\n"
-    async with site(tmp_path, text) as at:
-        at.reload(text.replace("max_streams: 1", "max_streams: 5"))
-        assert at.server.engine.accounts["A"].quota.limits.max_streams == 5
-
-
-async def test_the_log_goes_where_the_new_file_says(tmp_path: Path) -> None:
-    async with site(tmp_path, "") as at:
-        at.reloader.applied = lambda old, new: at.server.log.configure(new)
-        at.reload(f"log_file: '{tmp_path}/other'\ndebug: true\n")
-        assert at.server.log.debugging
-        assert "Reloaded server configuration" in (tmp_path / "other").read_text()
-
-
 async def test_certificates_that_are_swapped_during_a_reload_do_not_stop_it_half_way(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

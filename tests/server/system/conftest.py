@@ -38,6 +38,10 @@ class Net:
         self.machine.settle()
         return wire
 
+    def answer_waiting(self) -> None:
+        self.system.requests.run()
+        self.machine.settle()
+
     def wait(self, seconds: float) -> None:
         self.machine.advance(int(seconds * SECOND))
         self.broker.tick()
@@ -48,8 +52,7 @@ class Net:
         sid = wire.subscribe("_INBOX.ask")
         payload = body if isinstance(body, bytes) else msgspec.json.encode(body)
         wire.publish(subject, payload, "_INBOX.ask", header)
-        self.system.requests.run()
-        self.machine.settle()
+        self.answer_waiting()
         wire.unsubscribe(sid)
         answers = wire.take(sid)
         assert len(answers) <= 1

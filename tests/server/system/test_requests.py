@@ -48,11 +48,9 @@ def test_requests_wait_for_the_turn_and_a_turn_answers_a_bounded_number(net: Net
     for _ in range(MAX_RUN + 1):
         net.operator.publish("$SYS.REQ.SERVER.PING.IDZ", b"", "in.box")
     assert net.operator.take(sid) == []
-    net.system.requests.run()
-    net.machine.settle()
+    net.answer_waiting()
     assert len(net.operator.take(sid)) == MAX_RUN
-    net.system.requests.run()
-    net.machine.settle()
+    net.answer_waiting()
     assert len(net.operator.take(sid)) == 1
 
 
@@ -70,12 +68,10 @@ def test_more_than_may_be_kept_of_their_bodies_is_dropped(net: Net) -> None:
     sid = net.operator.subscribe("in.box")
     for _ in range(20):
         net.operator.session.receive(b"PUB $SYS.REQ.SERVER.PING.IDZ in.box %d\r\n%b\r\n" % (len(body), body))
-    net.system.requests.run()
-    net.machine.settle()
+    net.answer_waiting()
     assert len(net.operator.take(sid)) == MAX_WAITING_BYTES // len(body)
     net.operator.publish("$SYS.REQ.SERVER.PING.IDZ", body, "in.box")
-    net.system.requests.run()
-    net.machine.settle()
+    net.answer_waiting()
     assert len(net.operator.take(sid)) == 1
 
 
@@ -120,8 +116,7 @@ def test_who_left_before_the_answer_is_no_harm(net: Net) -> None:
 def test_statsz_without_a_reply_is_told_to_everybody(net: Net) -> None:
     sid = net.operator.subscribe("$SYS.SERVER.*.STATSZ")
     net.operator.publish("$SYS.REQ.SERVER.PING")
-    net.system.requests.run()
-    net.machine.settle()
+    net.answer_waiting()
     (message,) = net.operator.take(sid)
     assert list(message.json()) == ["server", "statsz"]
 
