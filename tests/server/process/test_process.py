@@ -336,17 +336,15 @@ def test_a_plain_start_loads_nothing_that_is_not_configured(tmp_path: Path) -> N
     assert len(loaded) <= MODULES_OF_A_PLAIN_START
 
 
-def test_a_server_that_cannot_come_to_need_tls_does_not_load_it(tmp_path: Path, running: list[Running]) -> None:
-    loaded = loaded_at_start(tmp_path, running, "-js", "-sd", str(tmp_path / "store"))
+def test_a_server_that_cannot_come_to_need_tls_does_not_load_it(tmp_path: Path) -> None:
+    loaded = loaded_at_start(tmp_path, "-js", "-sd", str(tmp_path / "store"))
     assert {"uvloop", "natsctl.store.store"} <= loaded
     assert found_in(loaded, TLS) == []
 
 
-def test_a_server_with_a_configuration_loads_what_a_reload_may_ask_of_its_loop(
-    tmp_path: Path, running: list[Running]
-) -> None:
+def test_a_server_with_a_configuration_loads_what_a_reload_may_ask_of_its_loop(tmp_path: Path) -> None:
     (tmp_path / "nats.conf").write_text("max_connections: 10\n")
-    assert found_in(loaded_at_start(tmp_path, running, "-c", str(tmp_path / "nats.conf")), TLS[:2]) == [*TLS[:2]]
+    assert found_in(loaded_at_start(tmp_path, "-c", str(tmp_path / "nats.conf")), TLS[:2]) == [*TLS[:2]]
 
 
 LOOP_WITHOUT_TLS = """
