@@ -40,21 +40,15 @@ def _creds(path: Path) -> Path:
     return path
 
 
-def test_a_user_and_password_come_first() -> None:
-    assert credentials(Settings(user="a", password="b", creds="missing")) == ClientCredentials("a", "b")
-
-
-def test_a_credentials_file_has_a_jwt_and_a_seed(tmp_path: Path) -> None:
-    assert credentials(Settings(creds=str(_creds(tmp_path / "a.creds")))) == ClientCredentials(jwt=JWT, seed=_seed())
-
-
-def test_a_jwt_without_a_seed_is_a_bearer_token() -> None:
-    assert credentials(Settings(user_jwt=JWT)) == ClientCredentials(jwt=JWT)
-
-
-def test_an_nkey_is_read_from_its_file(tmp_path: Path) -> None:
+def test_settings_give_the_credentials_of_one_kind_of_login(tmp_path: Path) -> None:
     (tmp_path / "a.nk").write_text(f"# key of a\n{_seed()}\n")
-    assert credentials(Settings(nkey=str(tmp_path / "a.nk"))) == ClientCredentials(seed=_seed())
+    for settings, expected in (
+        (Settings(user="a", password="b", creds="missing"), ClientCredentials("a", "b")),
+        (Settings(creds=str(_creds(tmp_path / "a.creds"))), ClientCredentials(jwt=JWT, seed=_seed())),
+        (Settings(user_jwt=JWT), ClientCredentials(jwt=JWT)),
+        (Settings(nkey=str(tmp_path / "a.nk")), ClientCredentials(seed=_seed())),
+    ):
+        assert credentials(settings) == expected
 
 
 def test_a_login_of_the_settings_comes_before_that_of_the_url() -> None:
@@ -152,18 +146,10 @@ def test_the_first_source_that_says_a_value_wins() -> None:
     assert (combined.url, combined.ca, combined.jetstream_domain) == ("a", "x", "hub")
 
 
-def test_a_login_is_never_mixed_with_a_lower_one() -> None:
-    combined = combine([Settings(user="ann"), Settings(), Settings(user="bob", password="secret", creds="bob.creds")])
-    assert combined.user == "ann"
-    assert combined.password == ""
-    assert combined.creds == ""
-
-
-def test_a_password_from_the_environment_completes_a_user_flag() -> None:
+def test_a_login_is_never_mixed_with_a_lower_one_but_for_a_password_of_the_environment() -> None:
+    context = Settings(user="bob", password="secret", creds="bob.creds")
+    assert combine([Settings(user="ann"), Settings(), context]) == Settings(user="ann")
     assert combine([Settings(user="ann"), Settings(password="secret")]).password == "secret"
-
-
-def test_a_context_login_counts_where_nothing_else_names_one() -> None:
     assert combine([Settings(url="x"), Settings(), Settings(creds="a.creds")]).creds == "a.creds"
 
 

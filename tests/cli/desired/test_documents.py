@@ -8,6 +8,9 @@ import pytest
 from tests.support.commands import Run
 
 GOOD = "owner: shop\nstreams:\n- name: A\n  subjects: [a.>]\n  consumers: [{name: C, filter_subject: b}]\n"
+NOTE = (
+    "a.yaml:5: $.streams[0].consumers[0].filter_subject: warning: filter b matches nothing that stream A stores (a.>)"
+)
 BAD = "streams:\n- name: A\n  max_agee: 1\n- name: B\n  subjects: [A]\n  max_age: ${AGE}\n"
 
 
@@ -26,10 +29,7 @@ def test_good_documents_are_told_file_by_file(offline: Run, tmp_path: Path) -> N
         "b.json: 1 key-value bucket",
         "3 assets of owner shop in 2 files: valid",
     ]
-    assert done.err == (
-        "note: a.yaml:5: $.streams[0].consumers[0].filter_subject: "
-        "warning: filter b matches nothing that stream A stores (a.>)\n"
-    )
+    assert done.err == f"note: {NOTE}\n"
 
 
 def test_every_fault_is_told_and_ends_with_2(offline: Run, tmp_path: Path) -> None:
@@ -54,24 +54,10 @@ def test_the_verdict_is_one_document(offline: Run, tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text(GOOD)
     done = offline("validate", "-f", "a.yaml", "--owner", "me", "-j")
     assert (done.code, done.err) == (0, "")
-    assert done.json == {
-        "valid": True,
-        "owner": "me",
-        "files": [
-            {
-                "file": "a.yaml",
-                "assets": [
-                    {"kind": "Stream", "stream": "A", "consumer": "", "line": 3},
-                    {"kind": "Consumer", "stream": "A", "consumer": "C", "line": 5},
-                ],
-                "faults": [],
-            }
-        ],
-        "notes": [
-            "a.yaml:5: $.streams[0].consumers[0].filter_subject: "
-            "warning: filter b matches nothing that stream A stores (a.>)"
-        ],
-    }
+    stream = {"kind": "Stream", "stream": "A", "consumer": "", "line": 3}
+    consumer = {"kind": "Consumer", "stream": "A", "consumer": "C", "line": 5}
+    files = [{"file": "a.yaml", "assets": [stream, consumer], "faults": []}]
+    assert done.json == {"valid": True, "owner": "me", "files": files, "notes": [NOTE]}
     (tmp_path / "bad.yaml").write_text(BAD)
     done = offline("validate", "-f", "bad.yaml", "-j")
     assert (done.code, done.json["valid"]) == (2, False)

@@ -149,19 +149,10 @@ def canned(monkeypatch: pytest.MonkeyPatch) -> None:
         async def close() -> None:
             """There is nothing to end."""
 
-        return Manager(
-            SimpleNamespace(
-                target=target,
-                tracer=None,
-                dry_run=False,
-                timeout_s=5.0,
-                lost=False,
-                start=asyncio.ensure_future,
-                end=end_tasks,
-                close=close,
-                received=Received(),
-            )
-        )  # type: ignore[arg-type]  # what requests use of a connection
+        tasks = {"start": asyncio.ensure_future, "end": end_tasks, "close": close}
+        state = {"target": target, "tracer": None, "dry_run": False, "timeout_s": 5.0, "lost": False}
+        connection: Any = SimpleNamespace(**state, **tasks, received=Received())  # what requests use of a connection
+        return Manager(connection)
 
     async def exchange(requests: Requests, subject: str, payload: bytes, *_: Any, **more: Any) -> dict[str, Any]:
         asked = subject.removeprefix("$JS.API.")

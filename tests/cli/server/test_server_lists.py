@@ -11,6 +11,7 @@ import pytest
 
 from natsctl.cli.render.server_reports import is_meta_leader
 from natsctl.cli.server.overview import compacted
+from natsctl.client.checks import CheckMetric, MonitoringCheck
 from natsctl.client.system.system_account import ServerAnswer
 from natsctl.client.system.top import ApiCounts
 from tests.cli.conftest import eventually
@@ -405,19 +406,13 @@ def test_passwords_are_hashed_without_a_server(command: Run, monkeypatch: pytest
         assert offline("srv", "passwd", *words).code == 2
 
 
-def test_thresholds_count_when_they_mean_something() -> None:
-    from natsctl.client.checks import CheckMetric, CheckStatus, MonitoringCheck
-
-    def status(value: float, warning: float | None, critical: float | None, low: bool | None = None) -> CheckStatus:
-        check = MonitoringCheck("s", "n")
-        check.compare(CheckMetric("m", value, ""), "text", warning, critical, low=low)
-        return check.status
-
-    assert status(5, 5, 6) is CheckStatus.WARNING
-    assert status(6, 5, 6) is CheckStatus.CRITICAL
-    assert status(4, 6, 5) is CheckStatus.CRITICAL  # less is worse, as critical is the smaller one
-    assert status(9, 6, 5) is CheckStatus.OK
-    assert status(9, 6, 5, low=False) is CheckStatus.CRITICAL
-    assert status(0, None, 0) is CheckStatus.OK
-    assert status(0, None, 0, low=True) is CheckStatus.CRITICAL
-    assert status(9, -1, -1) is CheckStatus.OK
+@pytest.mark.parametrize(
+    ("value", "warning", "critical", "low", "status"),
+    [(0, None, 0, None, "OK"), (0, None, 0, True, "CRITICAL"), (9, -1, -1, None, "OK")],
+)
+def test_thresholds_count_when_they_mean_something(
+    value: float, warning: float | None, critical: float, low: bool | None, status: str
+) -> None:
+    check = MonitoringCheck("s", "n")
+    check.compare(CheckMetric("m", value, ""), "text", warning, critical, low=low)
+    assert check.status.name == status
