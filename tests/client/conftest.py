@@ -4,7 +4,7 @@ import asyncio
 import json
 import threading
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from typing import Any, Self
 
 import pytest
@@ -114,27 +114,34 @@ class FakeServer(Listener):
 
 
 @contextmanager
-def serving(fake: FakeServer) -> Iterator[str]:
-    """Run the fake server beside this thread, which blocks."""
+def beside(opened: AbstractAsyncContextManager[object]) -> Iterator[None]:
+    """Keep something open on a loop in a thread of its own, beside this thread, which blocks."""
     loop, ready, end = asyncio.new_event_loop(), threading.Event(), asyncio.Event()
 
-    async def serve() -> None:
-        async with fake.running():
+    async def keep() -> None:
+        async with opened:
             ready.set()
             await end.wait()
 
     def run() -> None:
         with asyncio.Runner(loop_factory=lambda: loop) as runner:
-            runner.run(serve())
+            runner.run(keep())
 
     thread = threading.Thread(target=run)
     thread.start()
     try:
         assert ready.wait(60)
-        yield fake.url
+        yield
     finally:
         loop.call_soon_threadsafe(end.set)
         thread.join()
+
+
+@contextmanager
+def serving(fake: FakeServer) -> Iterator[str]:
+    """Run the fake server beside this thread."""
+    with beside(fake.running()):
+        yield fake.url
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """Commands of `natsctl auth` in process, with a store of their own."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,9 +7,9 @@ import pytest
 
 from natsctl.cli.main import run as run_main
 from natsctl.client.auth.nsc_store import NscStore
+from tests.client.auth.conftest import filled
 
 Run = Callable[..., tuple[int, str, str]]
-STORE_OF_NATS = Path(__file__).parents[2] / "client" / "auth" / "store_of_nats.json"
 
 
 @pytest.fixture
@@ -24,12 +23,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> NscStore:
 
 @pytest.fixture
 def recorded(store: NscStore) -> NscStore:
-    """The store with what nats 0.5.1 has made: see tests/client/auth/conftest.py."""
-    for name, text in json.loads(STORE_OF_NATS.read_text()).items():
-        path = store.stores.parent / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    return store
+    return filled(store)
 
 
 @pytest.fixture

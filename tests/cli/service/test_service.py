@@ -3,54 +3,40 @@
 import asyncio
 import contextlib
 import signal
-import threading
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AbstractContextManager
 
 import pytest
 
-from natsctl.client.dial import connect
-from natsctl.client.servers import resolve
+from natsctl.client.requests import end_tasks
 from natsctl.client.services import EchoService
-from natsctl.client.settings import Settings
 from natsctl.testing.process import ServerProcess
+from tests.client.conftest import beside
 from tests.support.commands import Run
+from tests.support.servers import managing
 
 pytestmark = pytest.mark.ours("services are clients")
 
 
-@contextlib.contextmanager
-def running(url: str, *services: EchoService) -> Iterator[None]:
+@contextlib.asynccontextmanager
+async def listening(url: str, services: Sequence[EchoService]) -> AsyncIterator[None]:
+    async with managing(url) as manager:
+        ready = [asyncio.Event() for _ in services]
+        runs = (
+            one.run(manager.connection, event.set, lambda message: None)
+            for one, event in zip(services, ready, strict=True)
+        )
+        tasks = [asyncio.create_task(run) for run in runs]
+        try:
+            await asyncio.gather(*(event.wait() for event in ready))
+            yield
+        finally:
+            await end_tasks(tasks)
+
+
+def running(url: str, *services: EchoService) -> AbstractContextManager[None]:
     """The services, on a connection and a thread of their own."""
-    ready = threading.Event()
-    loop = asyncio.new_event_loop()
-
-    async def serve() -> None:
-        async with await connect(resolve(Settings(url=url), {}, no_context=True), name="services") as connection:
-            left = len(services)
-
-            def listening() -> None:
-                nonlocal left
-                left -= 1
-                if not left:
-                    ready.set()
-
-            await asyncio.gather(*(one.run(connection, listening, lambda message: None) for one in services))
-
-    task = loop.create_task(serve())
-
-    def run() -> None:
-        with contextlib.suppress(asyncio.CancelledError):
-            loop.run_until_complete(task)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
-        assert ready.wait(30)
-        yield
-    finally:
-        loop.call_soon_threadsafe(task.cancel)
-        thread.join(30)
-        loop.close()
+    return beside(listening(url, services))
 
 
 @pytest.fixture

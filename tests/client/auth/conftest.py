@@ -17,6 +17,10 @@ def store(tmp_path: Path) -> NscStore:
 
 @pytest.fixture
 def store_of_nats(store: NscStore) -> NscStore:
+    return filled(store)
+
+
+def filled(store: NscStore) -> NscStore:
     """The store of `nats auth`: operator RECORDED, account ORDERS with a scoped key and two users, admin in SYSTEM."""
     for name, text in json.loads(STORE_OF_NATS.read_text()).items():
         path = store.stores.parent / name
