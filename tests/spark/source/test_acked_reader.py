@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import logging
-from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -19,58 +16,24 @@ from natsctl.spark.source.handshake import ServerSettings
 from natsctl.spark.source.jetstream_api import JetStreamApi
 from natsctl.spark.source.link import Link, Message
 from natsctl.testing.process import Kind, ServerProcess
+from tests.spark.source.queries import ReaderQuery, closed
 from tests.spark.source.streams import add, make, until
 from tests.support.relay import Relay
 
-Offset = dict[str, Any]
+__all__ = ["closed"]
 QUEUE = {"retention": "workqueue"}
 ACK_WAIT_NS = 60_000_000_000
 
 
-class Query:
-    """One run of a query; what it read is kept by sequence, in the order of batches."""
-
-    def __init__(self, url: str, **options: str) -> None:
-        given = {"servers": url, "stream": "ORDERS", "ackMode": "explicit", "consumer": "SPARK", "numRetries": "1"}
-        source = JetStreamDataSource({**given, "retryInterval": "10ms", **options})
-        schema = source.schema()
-        reader = source.streamReader(schema)
-        self.reader = reader
-
-    def begin(self) -> Offset:
-        return stored(self.reader.initialOffset())
-
-    def next(self, start: Offset) -> Offset:
-        return stored(self.reader.latestOffset(start, self.reader.getDefaultReadLimit()))
-
-    def rows(self, start: Offset, end: Offset) -> list[dict[str, Any]]:
-        parts = self.reader.partitions(start, end)
-        return [row for part in parts for batch in self.reader.read(part) for row in batch.to_pylist()]
-
-    def seqs(self, start: Offset, end: Offset) -> list[int]:
-        return [row["seq"] for row in self.rows(start, end)]
-
-
-@pytest.fixture
-def runs_of(request: pytest.FixtureRequest) -> Iterator[Any]:
-    """Makes runs of queries, on the shared server unless another one is named; they end with the test."""
-    with ExitStack() as stack:
-
-        def run(url: str = "", **options: str) -> Query:
-            query = Query(url or request.getfixturevalue("server").url, **options)
-            stack.callback(query.reader.stop)
-            return query
-
-        yield run
+def run_of(api: JetStreamApi | str, **options: str) -> ReaderQuery:
+    """A run of a query, on the shared server unless another one is named."""
+    given = {"ackMode": "explicit", "consumer": "SPARK", "numRetries": "1", "retryInterval": "10ms", **options}
+    return ReaderQuery(api if isinstance(api, str) else api.link.settings.urls[0], **given)
 
 
 def consumer(api: JetStreamApi, name: str = "SPARK", **config: Any) -> None:
     wanted = {"durable_name": name, "ack_policy": "explicit", "ack_wait": ACK_WAIT_NS, **config}
     api.create_consumer("ORDERS", name, wanted)
-
-
-def stored(offset: Offset) -> Offset:
-    return dict(json.loads(json.dumps(offset)))
 
 
 def left(api: JetStreamApi) -> tuple[int, int]:
@@ -80,10 +43,10 @@ def left(api: JetStreamApi) -> tuple[int, int]:
 
 
 @pytest.mark.both
-def test_a_batch_is_acknowledged_when_the_next_one_begins_behind_it(api: JetStreamApi, runs_of: Any) -> None:
+def test_a_batch_is_acknowledged_when_the_next_one_begins_behind_it(api: JetStreamApi) -> None:
     make(api, number=10, **QUEUE)
     consumer(api)
-    query = runs_of(maxOffsetsPerTrigger="6")
+    query = run_of(api, maxOffsetsPerTrigger="6")
     query.reader.prepareForTriggerAvailableNow()
     add(api, "ORDERS", 5)  # not available at the start of the run
     start = query.begin()
@@ -104,10 +67,10 @@ def test_a_batch_is_acknowledged_when_the_next_one_begins_behind_it(api: JetStre
 
 
 @pytest.mark.both
-def test_parts_give_the_same_rows_however_often_they_are_read(api: JetStreamApi, runs_of: Any) -> None:
+def test_parts_give_the_same_rows_however_often_they_are_read(api: JetStreamApi) -> None:
     make(api, number=10)
     consumer(api)
-    query = runs_of(minPartitions="4", includeMetadata="true")
+    query = run_of(api, minPartitions="4", includeMetadata="true")
     start = query.begin()
     end = query.next(start)
     assert len(query.reader.partitions(start, end)) == 4
@@ -123,7 +86,7 @@ def test_parts_give_the_same_rows_however_often_they_are_read(api: JetStreamApi,
     ]
     api.link.send(b"PUB %b 4\r\n+ACK\r\n" % first[0]["reply"].encode())
     until(lambda: left(api)[0] == 9)
-    made = runs_of(createConsumer="true", consumer="MADE", subject="ORDERS.1")
+    made = run_of(api, createConsumer="true", consumer="MADE", subject="ORDERS.1")
     start = made.begin()
     assert sorted(made.seqs(start, made.next(start))) == [2, 6, 10, 12]
     assert api.ask("CONSUMER.INFO.ORDERS.MADE")["config"]["max_ack_pending"] == 100_000
@@ -131,15 +94,15 @@ def test_parts_give_the_same_rows_however_often_they_are_read(api: JetStreamApi,
 
 @pytest.mark.both
 def test_what_a_killed_run_held_is_read_by_the_next_and_counted(
-    api: JetStreamApi, runs_of: Any, caplog: pytest.LogCaptureFixture
+    api: JetStreamApi, caplog: pytest.LogCaptureFixture
 ) -> None:
     make(api, number=10, **QUEUE)
     consumer(api)
-    killed = runs_of(maxOffsetsPerTrigger="6")
+    killed = run_of(api, maxOffsetsPerTrigger="6")
     start = killed.begin()
     middle = killed.next(start)
     killed.reader.stop()
-    again = runs_of()
+    again = run_of(api)
     again.reader.prepareForTriggerAvailableNow()
     with caplog.at_level(logging.WARNING, "pyspark_jetstream"):
         assert again.rows(start, middle) == []
@@ -159,24 +122,24 @@ def test_what_a_killed_run_held_is_read_by_the_next_and_counted(
 
 
 @pytest.mark.both
-def test_nothing_is_given_back_to_another_consumer_of_the_name(api: JetStreamApi, runs_of: Any) -> None:
+def test_nothing_is_given_back_to_another_consumer_of_the_name(api: JetStreamApi) -> None:
     make(api, number=6)
     consumer(api)
-    killed = runs_of(maxOffsetsPerTrigger="2")
+    killed = run_of(api, maxOffsetsPerTrigger="2")
     start = killed.begin()
     middle = killed.next(start)
     api.delete_consumer("ORDERS", "SPARK")
     consumer(api)
-    other = runs_of()
+    other = run_of(api)
     taken = other.next(other.begin())
-    refused = runs_of()
+    refused = run_of(api)
     assert refused.rows(start, middle) == []
     assert refused.next(middle) == middle
     assert sorted(other.seqs(other.begin(), taken)) == [1, 2, 3, 4, 5, 6]
 
 
 @pytest.mark.both
-def test_a_batch_at_work_is_kept_in_progress(api: JetStreamApi, runs_of: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_at_work_is_kept_in_progress(api: JetStreamApi, monkeypatch: pytest.MonkeyPatch) -> None:
     make(api, number=4, **QUEUE)
     consumer(api, ack_wait=1_000_000_000)
     reported: list[int] = []
@@ -187,7 +150,7 @@ def test_a_batch_at_work_is_kept_in_progress(api: JetStreamApi, runs_of: Any, mo
         reported.append(len(subjects))
 
     monkeypatch.setattr(durable, "publish_all", counted)
-    query = runs_of(maxOffsetsPerTrigger="3")
+    query = run_of(api, maxOffsetsPerTrigger="3")
     start = query.begin()
     end = query.next(start)
     until(lambda: reported.count(3) >= 4)  # longer than the wait for an ack
@@ -199,11 +162,11 @@ def test_a_batch_at_work_is_kept_in_progress(api: JetStreamApi, runs_of: Any, mo
 
 
 @pytest.mark.both
-def test_large_batches_are_cut_by_bytes_and_a_message_above_them_is_read(api: JetStreamApi, runs_of: Any) -> None:
+def test_large_batches_are_cut_by_bytes_and_a_message_above_them_is_read(api: JetStreamApi) -> None:
     make(api, number=0)
     add(api, "ORDERS", 6, b"x" * 30_000)
     consumer(api)
-    query = runs_of(maxBytesPerTrigger="70000")
+    query = run_of(api, maxBytesPerTrigger="70000")
     start = query.begin()
     sizes = []
     while (end := query.next(start)) != start:
@@ -211,7 +174,7 @@ def test_large_batches_are_cut_by_bytes_and_a_message_above_them_is_read(api: Je
         start = end
     assert sum(sizes) == 6
     assert max(sizes) <= 3
-    tiny = runs_of(maxBytesPerTrigger="1000")
+    tiny = run_of(api, maxBytesPerTrigger="1000")
     add(api, "ORDERS", 2, b"y" * 30_000)
     middle = tiny.next(end)
     assert len(tiny.rows(end, middle)) == 1
@@ -242,13 +205,12 @@ def test_a_pull_that_was_being_served_when_it_ended_has_more_to_come(
 @pytest.mark.both
 def test_a_lost_connection_loses_no_acknowledgement(
     api: JetStreamApi,
-    runs_of: Any,
     server: ServerProcess,
 ) -> None:
     make(api, number=10, **QUEUE)
     consumer(api)
     with Relay(server.url) as proxy:
-        query = runs_of(proxy.url)
+        query = run_of(proxy.url)
         start = query.begin()
         end = query.next(start)
         proxy.cut()
@@ -278,7 +240,7 @@ accounts {
 
 
 @pytest.mark.parametrize("kind", ["natsctl", pytest.param("reference", marks=pytest.mark.reference)])
-def test_an_account_that_exports_a_consumer_alone_is_enough(kind: Kind, tmp_path: Path, runs_of: Any) -> None:
+def test_an_account_that_exports_a_consumer_alone_is_enough(kind: Kind, tmp_path: Path) -> None:
     (tmp_path / "accounts.conf").write_text(EXPORTS)
     with ServerProcess(tmp_path / "server", kind, "-c", str(tmp_path / "accounts.conf")) as process:
         owner = ServerSettings(urls=(process.url,), user="store", password="a")
@@ -286,7 +248,7 @@ def test_an_account_that_exports_a_consumer_alone_is_enough(kind: Kind, tmp_path
             api = JetStreamApi(link, owner)
             make(api, number=10, **QUEUE)
             consumer(api)
-            query = runs_of(process.url, user="shop", password="b", apiPrefix="JS.STORE.API")
+            query = run_of(process.url, user="shop", password="b", apiPrefix="JS.STORE.API")
             start = query.begin()
             end = query.next(start)
             assert sorted(query.seqs(start, end)) == list(range(1, 11))
@@ -307,12 +269,12 @@ def test_an_account_that_exports_a_consumer_alone_is_enough(kind: Kind, tmp_path
     ],
 )
 def test_a_consumer_that_cannot_be_acknowledged_to_is_refused(
-    api: JetStreamApi, runs_of: Any, config: dict[str, Any], options: dict[str, str], text: str
+    api: JetStreamApi, config: dict[str, Any], options: dict[str, str], text: str
 ) -> None:
     make(api, number=1)
     consumer(api, **config)
     with pytest.raises(ConsumerUnfitError, match=text):
-        runs_of(**options).begin()
+        run_of(api, **options).begin()
 
 
 @pytest.mark.parametrize(
@@ -327,7 +289,7 @@ def test_a_consumer_that_cannot_be_acknowledged_to_is_refused(
 )
 def test_options_that_contradict_ack_mode_are_refused(options: dict[str, str], text: str) -> None:
     with pytest.raises(OptionError, match=text):
-        Query("nats://127.0.0.1:1", **options).begin()
+        run_of("nats://127.0.0.1:1", **options).begin()
 
 
 def test_a_batch_is_not_acknowledged_and_says_what_to_do_instead() -> None:
@@ -337,7 +299,7 @@ def test_a_batch_is_not_acknowledged_and_says_what_to_do_instead() -> None:
 
 
 def test_offsets_of_another_read_are_refused() -> None:
-    query = Query("nats://127.0.0.1:1")
+    query = run_of("nats://127.0.0.1:1")
     ours = {"v": 1, "acked": {"ORDERS": {"consumer": "OTHER", "taken": 1, "again": 0}}}
     for strange in ({"v": 1, "streams": {}}, ours):
         with pytest.raises(OptionError, match="checkpoint of its own"):

@@ -7,13 +7,11 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from natsctl.spark.source import outages
-from natsctl.spark.source.data_source import JetStreamDataSource
 from natsctl.spark.source.driver_settings import server_settings
 from natsctl.spark.source.errors import (
     ApiRefusedError,
@@ -29,10 +27,12 @@ from natsctl.spark.source.outages import Outage
 from natsctl.spark.source.source_options import BATCH_READ, BATCH_WRITE, STREAM_READ, STREAM_WRITE, Options
 from natsctl.spark.source.writers import JetStreamBatchWriter
 from natsctl.testing.process import Kind, ServerProcess
+from tests.spark.source.queries import ReaderQuery, closed
 from tests.spark.source.reads import parsed_schema
 from tests.spark.source.streams import add, make, messages
 from tests.support.servers import quiet_ports
 
+__all__ = ["closed"]
 KINDS = ["natsctl", pytest.param("reference", marks=pytest.mark.reference)]
 
 
@@ -77,19 +77,8 @@ def api(process: ServerProcess) -> Iterator[JetStreamApi]:
         yield JetStreamApi(link, settings)
 
 
-def reader(process: ServerProcess, **options: str) -> Any:
-    source = JetStreamDataSource({"servers": process.url, "stream": "ORDERS", "startingOffsets": "earliest", **options})
-    return source.streamReader(source.schema())
-
-
-def read(reader: Any, start: dict[str, Any], end: dict[str, Any]) -> list[int]:
-    parts = reader.partitions(start, end)
-    return [seq for part in parts for batch in reader.read(part) for seq in batch["seq"].to_pylist()]
-
-
-def next_offset(reader: Any, start: dict[str, Any]) -> dict[str, Any]:
-    end: dict[str, Any] = reader.latestOffset(start, reader.getDefaultReadLimit())
-    return end
+def query_of(process: ServerProcess, **options: str) -> ReaderQuery:
+    return ReaderQuery(process.url, **{"startingOffsets": "earliest", **options})
 
 
 def kill_for(process: ServerProcess, clock: TurnedClock, outage_s: float, *, gently: bool = False) -> None:
@@ -102,22 +91,21 @@ def test_a_streaming_read_outlives_two_minutes_without_a_server(
     api: JetStreamApi, process: ServerProcess, clock: TurnedClock, options: dict[str, str]
 ) -> None:
     make(api, number=20)
-    query = reader(process, **({"startingOffsets": ""} if options else {}), **options)
-    start = query.initialOffset()
+    query = query_of(process, **({"startingOffsets": ""} if options else {}), **options)
+    start = query.begin()
     kill_for(process, clock, 110)
-    end = next_offset(query, start)
+    end = query.next(start)
     if not options:  # with ackMode the driver has the messages
         kill_for(process, clock, 110)
-    assert sorted(read(query, start, end)) == list(range(1, 21))
+    assert sorted(query.seqs(start, end)) == list(range(1, 21))
     if options:  # a killed server may forget deliveries of the last moment, and then they come again: at least once
         kill_for(process, clock, 110, gently=True)
-    query.commit(end)
+    query.reader.commit(end)
     if options:
         assert api.ask("CONSUMER.INFO.ORDERS.SPARK")["num_ack_pending"] == 0
     api.link.reopen()
     add(api, "ORDERS", 5)
-    assert sorted(read(query, end, next_offset(query, end))) == list(range(21, 26))
-    query.stop()
+    assert sorted(query.seqs(end, query.next(end))) == list(range(21, 26))
 
 
 @pytest.mark.parametrize("idempotence", ["ids", "ledger"])
@@ -145,16 +133,15 @@ def test_an_outage_is_logged_with_the_time_that_is_left_and_its_end(
     api: JetStreamApi, process: ServerProcess, clock: TurnedClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     make(api)
-    query = reader(process)
-    start = query.initialOffset()
+    query = query_of(process)
+    start = query.begin()
     kill_for(process, clock, 60)
     with caplog.at_level(logging.WARNING, "natsctl.spark.jetstream"):
-        next_offset(query, start)
+        query.next(start)
     texts = [record.getMessage() for record in caplog.records]
     assert "trying again, for 120 s more" in texts[0]
     assert 5 <= len(texts) <= 10
     assert "the server answers again, after 6" in texts[-1]
-    query.stop()
 
 
 def test_a_refused_login_is_not_tried_again(process: ServerProcess, clock: TurnedClock, tmp_path: Path) -> None:
@@ -162,9 +149,9 @@ def test_a_refused_login_is_not_tried_again(process: ServerProcess, clock: Turne
     process.kill()
     process.flags = (*flags, "--user", "ann", "--pass", "secret")
     process.start()
-    query = reader(process, user="ann", password="wrong")
+    query = query_of(process, user="ann", password="wrong")
     with pytest.raises(SourceNotAuthorisedError):
-        query.initialOffset()
+        query.begin()
     assert clock.pauses == []
 
 

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import random
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows, ReadMinRows
 
 from natsctl.spark.source import planning
-from natsctl.spark.source.data_source import JetStreamDataSource
 from natsctl.spark.source.errors import (
     DataLossError,
     OptionError,
@@ -25,39 +22,22 @@ from natsctl.spark.source.errors import (
 )
 from natsctl.spark.source.jetstream_api import JetStreamApi
 from natsctl.spark.source.planning import StreamPart
-from natsctl.spark.source.stream_reader import JetStreamStreamReader
+from tests.spark.source.queries import Offset, ReaderQuery, closed, stored
 from tests.spark.source.streams import add, delete, make, purge, remake
 
 pytestmark = pytest.mark.both
 
-Offset = dict[str, Any]
-OPEN: list[JetStreamStreamReader] = []
+__all__ = ["closed"]
 
 
-class Query:
-    """What Spark does with a reader: batches one after another, offsets as JSON in between."""
+class Query(ReaderQuery):
+    """A query of the shared server from the earliest message on."""
 
     def __init__(self, api: JetStreamApi, **options: str) -> None:
-        url = api.link.settings.urls[0]
-        given = {"servers": url, "startingOffsets": "earliest", "numRetries": "0", **options}
-        given.setdefault("stream", "ORDERS")
-        source = JetStreamDataSource({name: value for name, value in given.items() if value})
-        reader = source.streamReader(source.schema())
-        self.reader = reader
-        OPEN.append(reader)
+        super().__init__(api.link.settings.urls[0], **{"startingOffsets": "earliest", "numRetries": "0", **options})
 
-    def begin(self) -> Offset:
-        return stored(self.reader.initialOffset())
-
-    def next(self, start: Offset) -> Offset:
-        return stored(self.reader.latestOffset(start, self.reader.getDefaultReadLimit()))
-
-    def rows(self, start: Offset, end: Offset) -> list[tuple[str, int]]:
-        found = []
-        for part in self.reader.partitions(start, end):
-            for batch in self.reader.read(part):
-                found += list(zip(batch["stream"].to_pylist(), batch["seq"].to_pylist(), strict=True))
-        return found
+    def places(self, start: Offset, end: Offset) -> list[tuple[str, int]]:
+        return [(row["stream"], row["seq"]) for row in self.rows(start, end)]
 
     def run(self, start: Offset, batches: int = 100) -> tuple[list[tuple[str, int]], Offset]:
         """All rows until there is nothing new, and where the query stands then."""
@@ -66,22 +46,10 @@ class Query:
             end = self.next(start)
             if end == start:
                 return found, end
-            found += self.rows(start, end)
+            found += self.places(start, end)
             self.reader.commit(end)
             start = end
         raise AssertionError(f"not at an end after {batches} batches")
-
-
-@pytest.fixture(autouse=True)
-def closed() -> Iterator[None]:
-    yield
-    while OPEN:
-        OPEN.pop().stop()
-
-
-def stored(offset: Offset) -> Offset:
-    """An offset as it comes back from a checkpoint."""
-    return dict(json.loads(json.dumps(offset)))
 
 
 def seqs(offset: Offset) -> dict[str, int]:
@@ -112,13 +80,13 @@ def test_a_release_that_says_no_start_is_limited_from_the_second_batch_on(api: J
     query = Query(api, maxOffsetsPerTrigger="30")
     first = stored(query.reader.latestOffset())
     start = query.begin()
-    assert sorted(query.rows(start, first)) == orders(1, 100)
+    assert sorted(query.places(start, first)) == orders(1, 100)
     add(api, "ORDERS", 50)
     second = stored(query.reader.latestOffset())
-    assert query.rows(first, second) == orders(101, 130)
+    assert query.places(first, second) == orders(101, 130)
     assert seqs(query.reader.latestOffset()) == {"ORDERS": 150}
     again = Query(api, maxOffsetsPerTrigger="30")
-    assert again.rows(second, stored(again.reader.latestOffset())) == orders(131, 150)
+    assert again.places(second, stored(again.reader.latestOffset())) == orders(131, 150)
 
 
 @pytest.mark.parametrize(
@@ -152,9 +120,9 @@ def test_a_limit_counts_messages_where_the_stream_has_gaps_or_is_filtered(api: J
     make(api)
     delete(api, *range(2, 50))
     gaps = Query(api, maxOffsetsPerTrigger="10")
-    assert len(gaps.rows(gaps.begin(), gaps.next(gaps.begin()))) == 10
+    assert len(gaps.places(gaps.begin(), gaps.next(gaps.begin()))) == 10
     filtered = Query(api, maxOffsetsPerTrigger="10", subject="ORDERS.1")
-    rows = filtered.rows(filtered.begin(), filtered.next(filtered.begin()))
+    rows = filtered.places(filtered.begin(), filtered.next(filtered.begin()))
     assert len(rows) == 10
     assert all(seq % 4 == 2 for _, seq in rows)
     none = Query(api, maxOffsetsPerTrigger="10", subject="ORDERS.9")
@@ -179,7 +147,7 @@ def test_batches_hold_exactly_the_limit_until_the_last(api: JetStreamApi, option
         query = Query(api, stream="A,B,C,D", maxOffsetsPerTrigger=str(limit), **options)
         start, sizes, rows = query.begin(), list[int](), list[tuple[str, int]]()
         while (end := query.next(start)) != start:
-            rows += query.rows(start, end)
+            rows += query.places(start, end)
             sizes.append(len(rows) - sum(sizes))
             start = end
         everything = Query(api, stream="A,B,C,D", **options)
@@ -244,11 +212,11 @@ def test_streams_made_later_are_read_from_their_beginning_and_again_when_the_bat
     purge(api, 4, name="ORDERS_EU")
     end = query.next(start)
     expected = [("ORDERS_EU", seq) for seq in range(4, 11)]
-    assert query.rows(start, end) == expected
-    assert Query(api, stream="", streamPattern="ORDERS*").rows(start, end) == expected
+    assert query.places(start, end) == expected
+    assert Query(api, stream="", streamPattern="ORDERS*").places(start, end) == expected
     purge(api, 6, name="ORDERS_EU")
     with pytest.raises(DataLossError, match=r"ORDERS_EU: sequences 4\.\.5"):
-        query.rows(start, end)
+        query.places(start, end)
     add(api, "ORDERS_EU", 1)
     assert query.run(end)[0] == [("ORDERS_EU", 11)]
 
@@ -263,9 +231,9 @@ def test_a_stream_of_a_pattern_that_vanishes_is_a_loss(api: JetStreamApi, caplog
     with pytest.raises(DataLossError, match="ORDERS_EU was deleted; it was read up to 10"):
         Query(api, **options).next(end)
     with pytest.raises(DataLossError, match="ORDERS_EU was deleted; it was read up to 0"):
-        Query(api, **options).rows(start, end)
+        Query(api, **options).places(start, end)
     allowed = Query(api, **options, failOnDataLoss="false")
-    assert allowed.rows(start, end) == orders(1, 10)
+    assert allowed.places(start, end) == orders(1, 10)
     assert seqs(allowed.next(end)) == {"ORDERS": 10}
     assert "ORDERS_EU was deleted" in caplog.text
 
@@ -292,7 +260,7 @@ def test_a_stream_by_name_that_vanishes_is_always_an_error(api: JetStreamApi) ->
     start = query.begin()
     end = query.next(start)
     api.ask("STREAM.DELETE.ORDERS")
-    for call in (lambda: query.next(end), lambda: query.rows(start, end), query.begin):
+    for call in (lambda: query.next(end), lambda: query.places(start, end), query.begin):
         with pytest.raises(StreamNotFoundError, match="ORDERS"):
             call()
 
@@ -307,9 +275,9 @@ def test_purged_messages_are_a_loss_in_the_next_batch_and_in_one_that_is_run_aga
     with pytest.raises(DataLossError, match=told):
         query.next(start)
     with pytest.raises(DataLossError, match=told):
-        query.rows(start, end)
+        query.places(start, end)
     allowed = Query(api, failOnDataLoss="false")
-    assert allowed.rows(start, end) == orders(51, 60)
+    assert allowed.places(start, end) == orders(51, 60)
     assert allowed.run(end)[0] == orders(61, 100)
 
 
@@ -353,7 +321,10 @@ def test_messages_that_are_deleted_more_than_once_are_told_by_number(api: JetStr
 def test_no_deleted_message_is_a_loss_where_it_may_not_have_been_wanted(api: JetStreamApi) -> None:
     make(api, allow_rollup_hdrs=True)
     make(api, "OTHER")
-    rolled_up, filtered = Query(api, maxOffsetsPerTrigger="30"), Query(api, stream="OTHER", subject="OTHER.1")
+    rolled_up, filtered = (
+        Query(api, maxOffsetsPerTrigger="30"),
+        Query(api, stream="OTHER", subject="OTHER.1"),
+    )
     starts = [rolled_up.next(rolled_up.begin()), filtered.begin()]
     delete(api, 60)
     delete(api, 60, name="OTHER")
@@ -367,11 +338,11 @@ def test_a_stream_made_again_is_an_error_and_begins_anew_where_that_is_allowed(a
     start = query.next(query.begin())
     end = query.next(start)
     remake(api, number=20)
-    for call in (lambda: query.next(start), lambda: query.rows(start, end)):
+    for call in (lambda: query.next(start), lambda: query.places(start, end)):
         with pytest.raises(StreamRecreatedError, match=r"ORDERS was deleted and recreated.*\{\"ORDERS\": 31\}"):
             call()
     allowed = Query(api, failOnDataLoss="false")
-    assert allowed.rows(start, end) == []
+    assert allowed.places(start, end) == []
     assert allowed.run(end)[0] == orders(1, 20)
 
 
