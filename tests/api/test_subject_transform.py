@@ -15,7 +15,6 @@ from natsctl.api.subject_transform import (
     check_mapping,
     names_function,
     partition,
-    split,
 )
 
 INVALID = "invalid mapping destination"
@@ -221,8 +220,3 @@ def test_a_partition_is_the_fnv_hash_modulo_its_number(key: bytes, count: int) -
     for byte in key:
         value = (value ^ byte) * 16777619 % 2**32
     assert int(partition(key, count)) == value % count
-
-
-@given(st.text("a-é", max_size=12))
-def test_split_leaves_no_empty_token_inside(token: str) -> None:
-    assert b".." not in split(token.encode(), b"-")

@@ -39,24 +39,15 @@ def built() -> NativeDisk:
         pytest.skip(f"the native module cannot be built: {failure}")
 
 
-def test_no_promise_is_broken_by_native_threads() -> None:
+@pytest.mark.parametrize(("kind", "least"), [(NativeSession, SEEDS), (EncryptedNativeSession, SEEDS // 2)])
+def test_no_promise_is_broken_by_native_threads(kind: type[NativeSession], least: int) -> None:
     total = Counter[str]()
     for seed in range(SEEDS):
-        session = NativeSession(seed)
+        session = kind(seed)
         session.run()
         total.update(session.calls)
     assert total["written"] > 10 * SEEDS
-    assert all(total[name] > SEEDS for name in ("short", "synced", "interrupted", "abandoned", "again")), total
-
-
-def test_no_promise_is_broken_by_native_threads_on_a_disk_that_encrypts() -> None:
-    total = Counter[str]()
-    for seed in range(SEEDS):
-        session = EncryptedNativeSession(seed)
-        session.run()
-        total.update(session.calls)
-    assert total["written"] > 10 * SEEDS
-    assert all(total[name] > SEEDS // 2 for name in ("short", "synced", "interrupted", "abandoned", "again")), total
+    assert all(total[name] > least for name in ("short", "synced", "interrupted", "abandoned", "again")), total
 
 
 def gives_plain_bytes(log: LogFile, data: bytes, offset: int) -> tuple[int, bytes, int]:

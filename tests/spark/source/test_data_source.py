@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import pickle
-import re
 import socket
 import sys
 from contextlib import ExitStack
@@ -26,7 +25,6 @@ from natsctl.spark.source.source_options import BATCH_READ, Options
 from natsctl.spark.source.writers import JetStreamBatchWriter
 from tests.spark.source.reads import parsed_schema
 from tests.spark.source.streams import add, make, messages, remake, until
-from tests.support.command_pages import ROOT, spark_page
 
 MAP = pa.map_(pa.string(), pa.string())
 SEED = "SUAIBDPBAUTWCWBKIO6XHQNINK5FWJW4OHLXC3HQ2KFE4PEJUA44CNHTC4"
@@ -288,9 +286,3 @@ def test_secrets_are_in_no_text_of_what_is_made_of_them(tmp_path: Path) -> None:
     assert secret not in repr(reader)
     assert secret not in repr(settings(**given))
     assert secret.encode() in pickle.dumps(settings(**given))
-
-
-def test_the_page_has_the_table_of_options_as_the_code_has_it() -> None:
-    path = ROOT / "docs" / "spark.md"
-    assert path.read_text() == spark_page(path), "python -m tests.support.generated_docs writes it"
-    assert re.search(r"\| `startingOffsets` \|", path.read_text())

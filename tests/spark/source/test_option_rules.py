@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from natsctl.spark.source.data_source import JetStreamDataSource
-from natsctl.spark.source.errors import JetStreamSourceError, OptionError
+from natsctl.spark.source.errors import OptionError
 from natsctl.spark.source.source_options import (
     ANY_READ,
     BATCH_READ,
@@ -250,20 +250,3 @@ def test_a_batch_that_ends_before_it_begins_is_refused(
         return
     with pytest.raises(OptionError, match=text):
         used(BATCH_READ, given)
-
-
-def test_a_streaming_read_is_refused_when_spark_uses_its_reader() -> None:
-    """PySpark 4.3 reports an exception of `streamReader` itself as UnboundLocalError."""
-    reader = JetStreamDataSource({"stream": "ORDERS", "endingOffsets": "latest"}).streamReader(StructType())
-    calls = (
-        reader.initialOffset,
-        lambda: reader.latestOffset({}, None),
-        lambda: reader.partitions({}, {}),
-        lambda: next(reader.read(None)),  # type: ignore[arg-type]
-        reader.getDefaultReadLimit,
-        reader.prepareForTriggerAvailableNow,
-    )
-    for call in calls:
-        with pytest.raises(JetStreamSourceError, match="endingOffsets is for a batch read"):
-            call()
-    reader.stop()

@@ -86,16 +86,6 @@ def wide_window(api: JetStreamApi) -> None:
     api.ask("STREAM.UPDATE.OUT", config | {"duplicate_window": 120_000_000_000})
 
 
-@pytest.mark.parametrize("values", [VALUES, VALUES[::-1]], ids=["same order", "another order"])
-def test_a_task_that_is_tried_again_stores_nothing_twice_and_loses_nothing(
-    api: JetStreamApi, values: list[str]
-) -> None:
-    wide_window(api)
-    told = fail_and_retry(api, batch_writer(api), values)
-    assert stored(api) == sorted(VALUES)
-    assert told.messages == 5
-
-
 def test_row_numbers_as_ids_lose_rows_that_come_in_another_order(api: JetStreamApi) -> None:
     wide_window(api)
     writer = batch_writer(api, messageIds="row")
