@@ -1,15 +1,12 @@
 """Settings of flags, environment and contexts, secrets, and logins."""
 
 import base64
-import shutil
-import subprocess
 from pathlib import Path
 
 import nkeys
 import pytest
 
-from natsctl.api.errors import UnreachableError, UsageError
-from natsctl.client.manager import Manager
+from natsctl.api.errors import UsageError
 from natsctl.client.settings import (
     Settings,
     combine,
@@ -20,10 +17,8 @@ from natsctl.client.settings import (
     resolve_either,
     resolve_text,
 )
-from natsctl.testing.process import ServerProcess
 from natsctl.wire.client import ClientCredentials
 from natsctl.wire.server_url import parse_server_url
-from tests.client.conftest import connected
 
 JWT = "eyJ0eXAiOiJKV1QifQ.e30.c2ln"
 
@@ -84,24 +79,6 @@ def test_secrets_may_be_pointed_to(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_an_unusable_secret_is_a_usage_error_by_name(settings: Settings, text: str) -> None:
     with pytest.raises(UsageError, match=text.replace("/", r"\/")):
         credentials(settings)
-
-
-@pytest.mark.reference
-@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not on PATH")
-async def test_tls_needs_the_authority_that_signed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    key, cert = tmp_path / "key.pem", tmp_path / "cert.pem"
-    made = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    about = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-days", "2"]
-    subprocess.run([*made, *about, "-keyout", str(key), "-out", str(cert)], check=True, capture_output=True)
-    flags = ("--tls", "--tlscert", str(cert), "--tlskey", str(key))
-    with ServerProcess(tmp_path / "server", "reference", *flags) as server:
-        url = server.url.replace("tls://", "nats://")
-        async with await connected(url, ca=str(cert)) as connection:
-            assert connection.tls
-            await Manager(connection).account_info()
-        assert not caplog.records
-        with pytest.raises(UnreachableError, match="no TLS"):
-            await connected(url)
 
 
 def test_a_certificate_without_its_key_is_a_usage_error(tmp_path: Path) -> None:

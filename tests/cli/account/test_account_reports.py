@@ -103,6 +103,8 @@ def test_facts_of_the_encryption_are_part_of_info(encrypted: list[str], capsys: 
     assert "TLS Connection: yes" in out
     assert re.search(r"TLS Version: TLSv1\.\d", out)
     assert "TLS Verified: true" in out
+    assert run_main([*encrypted[:2], "account", "info"]) == 5, "the authority that signed is not trusted"
+    assert "no TLS" in capsys.readouterr().err
 
 
 def test_pages_behind_the_first_are_added_up_by_server(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,15 +1,12 @@
 """Commands of `natsctl auth` in process, with a store of their own."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from natsctl.cli.main import run as run_main
 from natsctl.client.auth.nsc_store import NscStore
 from tests.client.auth.conftest import filled
-
-Run = Callable[..., tuple[int, str, str]]
+from tests.support.commands import Run
 
 
 @pytest.fixture
@@ -27,10 +24,5 @@ def recorded(store: NscStore) -> NscStore:
 
 
 @pytest.fixture
-def natsctl(store: NscStore, capsys: pytest.CaptureFixture[str]) -> Run:
-    def run(*words: str) -> tuple[int, str, str]:
-        capsys.readouterr()
-        code = run_main(list(words))
-        return (code, *capsys.readouterr())
-
-    return run
+def natsctl(store: NscStore, offline: Run) -> Run:
+    return offline

@@ -11,8 +11,8 @@ from natsctl.client.auth.claims import add_tags, new_claims, sign
 from natsctl.client.auth.keys import KINDS, KeyPair, generate_key, parse_key
 from natsctl.client.auth.nsc_store import NscStore
 from natsctl.client.auth.operators import new_operator
-from tests.cli.auth.conftest import Run
 from tests.cli.auth.test_operators import nats, needs_nats
+from tests.support.commands import Run
 
 
 @pytest.mark.parametrize("kind", [*KINDS, "x25519", "USER"])

@@ -15,7 +15,7 @@ from natsctl.client.auth.keys import generate_key
 from natsctl.client.auth.nsc_store import LOCK_NAME, NscStore
 from natsctl.client.auth.operators import ManagedUser
 from natsctl.testing.process import ServerProcess
-from tests.cli.auth.conftest import Run
+from tests.support.commands import Run
 
 needs_nats = pytest.mark.reference("nats")
 

@@ -2,12 +2,12 @@
 
 import json
 import shlex
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from natsctl.cli.cheat import Topic, text, topics
-from natsctl.cli.main import run as run_main
 from tests.support.commands import Run
 
 TOPICS = topics()
@@ -50,10 +50,8 @@ def test_lines_fit_and_commands_are_told_as_such() -> None:
         assert len({line.command for line in topic.lines}) == len(topic.lines)
 
 
-def test_topics_are_listed_shown_and_saved(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    def cheat(*words: str) -> tuple[int, str, str]:
-        return (run_main(["cheat", *words]), *capsys.readouterr())
-
+def test_topics_are_listed_shown_and_saved(offline: Run, tmp_path: Path) -> None:
+    cheat = partial(offline, "cheat")
     assert all(topic.name in cheat()[1] for topic in TOPICS)
     assert cheat("--list")[1].split() == [topic.name for topic in TOPICS]
     assert "natsctl kv put CFG" in cheat("kv")[1]

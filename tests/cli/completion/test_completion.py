@@ -7,7 +7,8 @@ import shutil
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,6 @@ from natsctl.cli.framework import name_cache, server_names
 from natsctl.cli.framework.candidates import ANY_FILE, candidates, shown, split
 from natsctl.cli.framework.name_cache import NameCache
 from natsctl.cli.framework.nouns import NOUNS
-from natsctl.cli.main import run
 from natsctl.client.one_shot import open_one_shot
 from natsctl.client.servers import Target, TargetKind
 from natsctl.client.settings import Settings
@@ -227,24 +227,19 @@ def test_bash_is_given_what_it_puts_behind_its_last_break() -> None:
 
 
 install = importlib.import_module("natsctl.cli.completion")
-Ask = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def completion(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Ask:
+def completion(offline: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     for name in ("XDG_DATA_HOME", "XDG_CONFIG_HOME", "ZDOTDIR"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setattr(install, "BASH_COMPLETION", ())
-
-    def ask(*words: str) -> tuple[int, str, str]:
-        return (run(["completion", *words]), *capsys.readouterr())
-
-    return ask
+    return partial(offline, "completion")
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_a_script_is_printed_as_it_is_kept(completion: Ask, shell: str) -> None:
+def test_a_script_is_printed_as_it_is_kept(completion: Run, shell: str) -> None:
     assert completion(shell)[:2] == (0, script_of(shell))
 
 
@@ -257,7 +252,7 @@ def test_a_script_is_printed_as_it_is_kept(completion: Ask, shell: str) -> None:
     ],
 )
 def test_installing_twice_changes_nothing(
-    completion: Ask, tmp_path: Path, shell: str, script: str, startup: str
+    completion: Run, tmp_path: Path, shell: str, script: str, startup: str
 ) -> None:
     if startup:
         (tmp_path / startup).write_text("alias ll='ls -l'")
@@ -276,14 +271,14 @@ def test_installing_twice_changes_nothing(
 
 
 def test_bash_finds_the_script_itself_where_its_package_is(
-    completion: Ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    completion: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(install, "BASH_COMPLETION", ("/",))
     assert json.loads(completion("install", "bash", "-j")[1])["startup"] == ""
     assert not (tmp_path / ".bashrc").exists()
 
 
-def test_the_shell_is_yours_unless_named(completion: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_shell_is_yours_unless_named(completion: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SHELL", "/usr/bin/fish")
     assert json.loads(completion("install", "-j")[1])["shell"] == "fish"
     monkeypatch.setenv("SHELL", "/bin/tcsh")

@@ -1,28 +1,21 @@
 """`natsctl errors` explains errors without a server."""
 
 import json
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from natsctl.api.catalogue import entries
-from natsctl.cli.main import run
+from tests.support.commands import Run
 
 
 @pytest.fixture
-def errors(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[int, str, str]]:
-    monkeypatch.setenv("NATS_URL", "nats://127.0.0.1:1")
-
-    def ask(*words: str) -> tuple[int, str, str]:
-        code = run(["errors", *words])
-        return (code, *capsys.readouterr())
-
-    return ask
+def errors(offline: Run) -> Run:
+    return partial(offline, "errors")
 
 
-def test_every_error_is_listed_with_its_cause(errors: Any) -> None:
+def test_every_error_is_listed_with_its_cause(errors: Run) -> None:
     code, out, err = errors("ls", "-j")
     found = json.loads(out)
     assert (code, err) == (0, "")
@@ -32,14 +25,14 @@ def test_every_error_is_listed_with_its_cause(errors: Any) -> None:
 
 
 @pytest.mark.parametrize("word", ["10059", "JSStreamNotFoundErr", "jsstreamnotfounderr"])
-def test_an_error_is_found_by_number_and_by_name(errors: Any, word: str) -> None:
+def test_an_error_is_found_by_number_and_by_name(errors: Run, word: str) -> None:
     assert json.loads(errors("lookup", word, "-j")[1])["description"] == "stream not found"
     page = errors("find", word)[1]
     for text in ("NATS Error 10059", "HTTP Code: 404", "Cause: ", "Exit Code: 3"):
         assert text in page
 
 
-def test_lists_match_and_sort(errors: Any) -> None:
+def test_lists_match_and_sort(errors: Run) -> None:
     found = json.loads(errors("ls", "mirror.*subject", "-j")[1])
     assert 0 < len(found) < 20
     by_http = [one["code"] for one in json.loads(errors("ls", ".", "http", "-R", "-j")[1])]
@@ -59,7 +52,7 @@ def test_lists_match_and_sort(errors: Any) -> None:
         (("ls", ".", "size"), 2, "code, http, description"),
     ],
 )
-def test_what_is_not_there_is_told(errors: Any, words: tuple[str, ...], code: int, text: str) -> None:
+def test_what_is_not_there_is_told(errors: Run, words: tuple[str, ...], code: int, text: str) -> None:
     done = errors(*words)
     assert done[0] == code
     assert text in done[2]
@@ -75,14 +68,14 @@ def file(tmp_path: Path) -> Path:
     return place
 
 
-def test_errors_of_a_file_are_listed_and_explained(errors: Any, file: Path) -> None:
+def test_errors_of_a_file_are_listed_and_explained(errors: Run, file: Path) -> None:
     (one,) = json.loads(errors("ls", "--errors", str(file), "-j")[1])
     assert (one["err_code"], one["cause"]) == (10001, "c")
     assert "NATS Error 10001" in errors("lookup", "aerr", "--errors", str(file))[1]
     assert errors("lookup", "10059", "--errors", str(file))[0] == 3
 
 
-def test_a_file_of_errors_is_checked(errors: Any, file: Path) -> None:
+def test_a_file_of_errors_is_checked(errors: Run, file: Path) -> None:
     assert errors("validate", str(file)) == (0, "Validated 1 errors\n", "")
     wrong = [
         GOOD, {**GOOD, "description": "{err}"}, {"error_code": 5, "description": "{a"},
@@ -98,7 +91,7 @@ def test_a_file_of_errors_is_checked(errors: Any, file: Path) -> None:
     assert "10001 failed: " in errors("validate", str(file))[1]
 
 
-def test_an_error_is_edited_and_added_in_the_editor(errors: Any, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_is_edited_and_added_in_the_editor(errors: Run, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EDITOR", 'sed -i -e \'s/"description": "a"/"description": "b"/\'')
     before = file.read_text()
     assert (errors("edit", str(file), "10001", "--dry-run")[0], file.read_text()) == (0, before)
@@ -119,7 +112,7 @@ def test_an_error_is_edited_and_added_in_the_editor(errors: Any, file: Path, mon
     ],
 )
 def test_an_edit_with_a_fault_leaves_the_file(
-    errors: Any, file: Path, monkeypatch: pytest.MonkeyPatch, editor: str, text: str
+    errors: Run, file: Path, monkeypatch: pytest.MonkeyPatch, editor: str, text: str
 ) -> None:
     monkeypatch.setenv("EDITOR", editor)
     before = file.read_text()
@@ -128,7 +121,7 @@ def test_an_edit_with_a_fault_leaves_the_file(
 
 
 @pytest.mark.parametrize("content", ["{}", "[1]", "no", '[{"code": "x"}]'])
-def test_a_file_that_is_none_of_errors_is_refused(errors: Any, file: Path, content: str) -> None:
+def test_a_file_that_is_none_of_errors_is_refused(errors: Run, file: Path, content: str) -> None:
     file.write_text(content)
     assert errors("validate", str(file))[0] == errors("ls", "--errors", str(file))[0] == 2
     assert errors("validate")[0] == errors("validate", "nowhere.json")[0] == 2

@@ -1,10 +1,7 @@
 """`natsctl schema`: the documents of the API and of natsctl, and whether a document is one of them."""
 
 import functools
-import io
 import json
-import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,23 +9,16 @@ import jsonschema
 import pytest
 
 from natsctl.cli.framework.nouns import every_command
-from natsctl.cli.main import run as run_main
 from natsctl.cli.schema import kinds, kinds_of, schema_of
 from tests.support.commands import Run
 from tests.support.natscli_page import NATS_SERVER_FLAGS, parameters
 
-Ask = Callable[..., tuple[int, str, str]]
 CONFIGURATION = "io.nats.jetstream.api.v1.stream_configuration"
 
 
 @pytest.fixture
-def schema(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Ask:
-    def ask(*words: str, stdin: str = "") -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
-        capsys.readouterr()
-        return (run_main(["schema", *words]), *capsys.readouterr())
-
-    return ask
+def schema(offline: Run) -> Run:
+    return functools.partial(offline, "schema")
 
 
 def test_every_command_with_json_says_what_it_prints() -> None:
@@ -68,7 +58,7 @@ def test_ids_are_those_of_the_reference_for_its_documents() -> None:
     } <= set(kinds())
 
 
-def test_kinds_are_listed_with_the_commands_that_print_them(schema: Ask) -> None:
+def test_kinds_are_listed_with_the_commands_that_print_them(schema: Run) -> None:
     listed = {one["id"]: one for one in json.loads(schema("ls", "-j")[1])}
     assert set(listed) == set(kinds())
     assert "stream info" in listed["io.nats.jetstream.api.v1.stream_info_response"]["commands"]
@@ -79,7 +69,7 @@ def test_kinds_are_listed_with_the_commands_that_print_them(schema: Ask) -> None
     assert "consumer add" in schema("ls", "consumer_create", "--commands")[1]
 
 
-def test_a_schema_is_shown_by_its_id_or_the_end_of_it(schema: Ask) -> None:
+def test_a_schema_is_shown_by_its_id_or_the_end_of_it(schema: Run) -> None:
     whole = json.loads(schema("info", CONFIGURATION)[1])
     assert whole["$id"] == CONFIGURATION
     assert json.loads(schema("show", "stream_configuration", "-j")[1]) == whole
@@ -102,27 +92,27 @@ def test_a_schema_is_shown_by_its_id_or_the_end_of_it(schema: Ask) -> None:
     ],
 )
 def test_a_document_is_judged_with_path_and_reason(
-    schema: Ask, tmp_path: Path, document: Any, valid: bool, path: str, reason: str
+    schema: Run, tmp_path: Path, document: Any, valid: bool, path: str, reason: str
 ) -> None:
     (tmp_path / "file.json").write_text(json.dumps(document))
     code, out, _ = schema("validate", CONFIGURATION, str(tmp_path / "file.json"), "-j")
     verdict = json.loads(out)
     assert (code, verdict["valid"], verdict["path"]) == (int(not valid), valid, path)
     assert reason in verdict["reason"]
-    assert schema("check", CONFIGURATION, "-", stdin=json.dumps(document))[0] == int(not valid)
+    assert schema("check", CONFIGURATION, "-", stdin=json.dumps(document).encode())[0] == int(not valid)
     try:
         jsonschema.validate(document, schema_of(CONFIGURATION))
     except jsonschema.ValidationError:
         assert not valid
 
 
-def test_keys_that_a_kind_has_not_are_told_and_wrong_where_asked(schema: Ask) -> None:
-    document = '{"name": "S", "max_agee": 1, "sources": [{"name": "x", "nmae": 1}]}'
+def test_keys_that_a_kind_has_not_are_told_and_wrong_where_asked(schema: Run) -> None:
+    document = b'{"name": "S", "max_agee": 1, "sources": [{"name": "x", "nmae": 1}]}'
     code, out, err = schema("validate", "stream_configuration", "-", stdin=document)
     assert (code, "is a valid" in out) == (0, True)
     assert "$.max_agee, $.sources[0].nmae" in err
     assert schema("validate", "stream_configuration", "-", "--strict", stdin=document)[0] == 1
-    assert schema("validate", "stream_configuration", "-", stdin="{")[0] == 2
+    assert schema("validate", "stream_configuration", "-", stdin=b"{")[0] == 2
     assert schema("validate", "stream_configuration", "/nonexistent")[0] == 2
 
 

@@ -12,6 +12,7 @@ from natsctl.server.log.lines import Log
 from natsctl.server.monitor.document import whole
 from natsctl.server.monitor.jsz import JszOptions, jsz
 from natsctl.server.options import EncryptionOptions, ServerOptions
+from tests.support.commands import Run
 from tests.support.raw_client import RawClient
 
 
@@ -44,48 +45,46 @@ def damaged(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_refused_streams_are_shown_and_repaired(command: Any, damaged: Path) -> None:
-    run = command("nats://127.0.0.1:1")
-    (shown,) = run("server", "repair", str(damaged), "-j").json
+def test_refused_streams_are_shown_and_repaired(offline: Run, damaged: Path) -> None:
+    (shown,) = offline("server", "repair", str(damaged), "-j").json
     assert (shown["account"], shown["name"], shown["repaired"]) == ("$G", "ORDERS", False)
     assert "journal-0.log belongs to stream 2" in shown["reason"]
-    assert "$G > ORDERS: " in run("server", "repair", str(damaged)).out
-    assert run("server", "repair", str(damaged), "ORDERS").code == 2  # nobody can be asked
-    assert run("server", "repair", str(damaged), "OTHER", "--force").code == 2
-    (made,) = run("server", "repair", str(damaged), "ORDERS", "--force", "-j").json
+    assert "$G > ORDERS: " in offline("server", "repair", str(damaged)).out
+    assert offline("server", "repair", str(damaged), "ORDERS").code == 2  # nobody can be asked
+    assert offline("server", "repair", str(damaged), "OTHER", "--force").code == 2
+    (made,) = offline("server", "repair", str(damaged), "ORDERS", "--force", "-j").json
     assert made["repaired"] and made["messages"] == 5 and "consumers are lost" in made["notes"][0]
     assert (damaged / "jetstream" / made["remains"] / "journal-0.log").exists()
-    assert "every stream is served" in run("server", "repair", str(damaged)).err
+    assert "every stream is served" in offline("server", "repair", str(damaged)).err
     asked = [("$JS.API.STREAM.INFO.ORDERS", {}), ("$JS.API.CONSUMER.NAMES.LOGS", {}), ("ORDERS.6", {})]
     orders, logs, ack = asyncio.run(_with_server(damaged, asked))
     assert orders["state"]["messages"] == 5 and logs["consumers"] == ["of-LOGS"] and ack["seq"] == 6
 
 
-def test_a_lost_configuration_is_given(command: Any, damaged: Path, tmp_path: Path) -> None:
-    run = command("nats://127.0.0.1:1")
+def test_a_lost_configuration_is_given(offline: Run, damaged: Path, tmp_path: Path) -> None:
     (damaged / "jetstream" / "streams" / "s000001" / "meta").unlink()
-    done = run("server", "repair", str(damaged), "ORDERS", "--force")
+    done = offline("server", "repair", str(damaged), "ORDERS", "--force")
     assert done.code == 1 and "configuration of $G/ORDERS has to be given" in done.err
     file = tmp_path / "orders.json"
     file.write_text('{"subjects": ["ORDERS.>"], "max_msgs": 100}')
-    assert run("server", "repair", str(damaged), "ORDERS", "--force", "--config", str(file)).code == 0
+    assert offline("server", "repair", str(damaged), "ORDERS", "--force", "--config", str(file)).code == 0
     (orders,) = asyncio.run(_with_server(damaged, [("$JS.API.STREAM.INFO.ORDERS", {})]))
     assert orders["state"]["messages"] == 5 and orders["config"]["max_msgs"] == 100
 
 
 def test_an_encrypted_store_is_repaired_with_the_key_of_the_servers_configuration(
-    command: Any, damaged: Path, tmp_path: Path
+    offline: Run, damaged: Path, tmp_path: Path
 ) -> None:
     asyncio.run(_with_server(damaged, [], "secret"))
-    run, config = command("nats://127.0.0.1:1"), tmp_path / "nats.conf"
-    done = run("server", "repair", str(damaged))
+    config = tmp_path / "nats.conf"
+    done = offline("server", "repair", str(damaged))
     assert done.code == 1 and "encrypted store encountered with no main key" in done.err
-    assert run("server", "repair", str(damaged), "--server-config", str(config)).code == 2
+    assert offline("server", "repair", str(damaged), "--server-config", str(config)).code == 2
     config.write_text("jetstream { key: wrong }\n")
-    done = run("server", "repair", str(damaged), "--server-config", str(config))
+    done = offline("server", "repair", str(damaged), "--server-config", str(config))
     assert done.code == 1 and "unable to recover keys" in done.err
     config.write_text("jetstream { key: secret }\n")
-    (made,) = run("server", "repair", str(damaged), "ORDERS", "--force", "-j", "--server-config", str(config)).json
+    (made,) = offline("server", "repair", str(damaged), "ORDERS", "--force", "-j", "--server-config", str(config)).json
     assert made["repaired"] and made["messages"] == 5
     (orders,) = asyncio.run(_with_server(damaged, [("$JS.API.STREAM.INFO.ORDERS", {})], "secret"))
     assert orders["state"]["messages"] == 5
@@ -93,9 +92,8 @@ def test_an_encrypted_store_is_repaired_with_the_key_of_the_servers_configuratio
     assert not [content for content in files if b"ORDERS" in content]
 
 
-def test_a_folder_without_a_store_and_a_store_in_use_are_refused(command: Any, damaged: Path, tmp_path: Path) -> None:
-    run = command("nats://127.0.0.1:1")
-    assert run("server", "repair", str(tmp_path / "nothing")).code == 2
+def test_a_folder_without_a_store_and_a_store_in_use_are_refused(offline: Run, damaged: Path, tmp_path: Path) -> None:
+    assert offline("server", "repair", str(tmp_path / "nothing")).code == 2
     assert not (tmp_path / "nothing").exists()
 
 

@@ -380,8 +380,7 @@ def test_a_lone_server_is_in_balance(system: Run) -> None:
     assert system("srv", "cluster", "balance", "--kind", "router").code == 2
 
 
-def test_mappings_are_tried_without_a_server(command: Run) -> None:
-    offline = command("nats://127.0.0.1:1")
+def test_mappings_are_tried_without_a_server(offline: Run) -> None:
     assert offline("srv", "mappings", "a.*", "b.{{wildcard(1)}}.c", "a.x").out == "b.x.c\n"
     done = offline("srv", "mappings", "a.*", "b.{{wildcard(1)}}", "a.x", "c.x", "-j")
     assert (done.code, done.json) == (1, [{"subject": "a.x", "mapped": "b.x"}, {"subject": "c.x", "mapped": None}])
@@ -390,10 +389,9 @@ def test_mappings_are_tried_without_a_server(command: Run) -> None:
     assert "is valid" in offline("srv", "mappings", "a", "b").err
 
 
-def test_passwords_are_hashed_without_a_server(command: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_passwords_are_hashed_without_a_server(offline: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     import bcrypt
 
-    offline = command("nats://127.0.0.1:1")
     hashed = offline("srv", "passwd", "--pass", "a long password", "-c", "4").out.strip()
     assert hashed.startswith("$2a$04$")
     assert bcrypt.checkpw(b"a long password", hashed.encode())
