@@ -23,14 +23,8 @@ def _fill(natsctl: Run, *flags: str, stream: str = "S") -> None:
 def test_a_backup_says_what_it_holds(natsctl: Run, tmp_path: Path) -> None:
     _fill(natsctl)
     done = natsctl("str", "backup", "S", str(tmp_path / "b"), "-j").json
-    assert {key: done[key] for key in ("stream", "messages", "first_seq", "last_seq", "consumers", "method")} == {
-        "stream": "S",
-        "messages": 2,
-        "first_seq": 1,
-        "last_seq": 3,
-        "consumers": 1,
-        "method": "snapshot",
-    }
+    assert (done["stream"], done["method"], done["messages"], done["consumers"]) == ("S", "snapshot", 2, 1)
+    assert (done["first_seq"], done["last_seq"]) == (1, 3)
     manifest = json.loads((tmp_path / "b" / "manifest.json").read_text())
     assert manifest["archive"] == done["archive"]
     assert [one["name"] for one in manifest["files"]] == ["backup.json", "stream.arc.s2"]

@@ -1,14 +1,17 @@
 """Messages read from consumers: next, fetch and sub."""
 
+import asyncio
 import signal
 import time
 from typing import Any
 
 import pytest
 
+from natsctl.client.messaging.consumers import pull
 from natsctl.testing.process import ServerProcess
 from tests.cli.conftest import eventually
 from tests.support.commands import Run
+from tests.support.servers import managing
 
 WITHIN_S = 30.0
 
@@ -58,11 +61,8 @@ def test_groups_are_known_or_asked_for(fed: Run) -> None:
     assert fed("con", "fetch", "ORDERS", "ONE", "--no-wait", "--min-pending", "100").code == 7
     missing = fed("con", "next", "ORDERS", "TWO")
     assert (missing.code, "--group" in missing.err, "g, h" in missing.err) == (2, True, True)
-    assert texts(fed("con", "next", "ORDERS", "TWO", "--group", "g", "--count", "3", "--batch", "1", "-j")) == [
-        "1",
-        "2",
-        "3",
-    ]
+    read = fed("con", "next", "ORDERS", "TWO", "--group", "g", "--count", "3", "--batch", "1", "-j")
+    assert texts(read) == ["1", "2", "3"]
     assert fed("con", "next", "ORDERS", "TWO", "--group", "x").code == 2
     fed("con", "add", "ORDERS", "NONE", "--pull")
     assert fed("con", "next", "ORDERS", "NONE", "--group", "g").code == 2
@@ -110,29 +110,18 @@ def test_ctrl_c_leaves_no_request_behind(fed: Run, begun: Run, verb: str) -> Non
 
 
 def test_an_ack_of_a_reader_that_stops_is_not_waited_for_by_others(fed: Run, shared_server: ServerProcess) -> None:
-    from natsctl.cli.framework.globals import GlobalOptions
-    from natsctl.cli.framework.session import Session
-    from natsctl.client.manager import Manager
-    from natsctl.client.messaging.consumers import pull
-
     fed("con", "add", "ORDERS", "C", "--pull", "--wait", "1h")
 
-    async def work(manager: Manager) -> int:
-        import asyncio
+    async def stop_after_one() -> None:
+        async with managing(shared_server.url) as manager:
+            messages = pull(manager, "ORDERS", "C", {"batch": 5, "expires": 5 * 10**9})
+            await anext(messages)
+            while (await manager.consumer_info("ORDERS", "C")).value.num_ack_pending < 5:
+                pass
+            await asyncio.sleep(0.1)
+            await messages.aclose()
 
-        messages = pull(manager, "ORDERS", "C", {"batch": 5, "expires": 5 * 10**9})
-        await anext(messages)
-        while (await manager.consumer_info("ORDERS", "C")).value.num_ack_pending < 5:
-            pass
-        await asyncio.sleep(0.1)
-        await messages.aclose()
-        return 1
-
-    session = Session(GlobalOptions(server=shared_server.url))
-    try:
-        session.run(work)
-    finally:
-        session.close()
+    asyncio.run(stop_after_one())
     again = fed("con", "fetch", "ORDERS", "C", "--batch", "4", "--wait", "30s", "-j")
     assert sorted(texts(again)) == ["2", "3", "4", "5"]
     assert {one["deliveries"] for one in again.lines} == {2}

@@ -89,12 +89,8 @@ def test_several_consumers_are_removed_by_name_and_pattern(orders: Run) -> None:
         orders("con", "add", "ORDERS", name, "--pull")
     planned = orders("con", "rm", "ORDERS", "TMP_*", "A", "--dry-run", "-j").json
     assert [one["subject"].rpartition(".")[2] for one in planned["requests"]] == ["TMP_1", "TMP_2", "A"]
-    assert planned["effect"]["consumers"][0] == {
-        "name": "TMP_1",
-        "outstanding_acks": 0,
-        "unprocessed": 0,
-        "ack_floor_stream_seq": 0,
-    }
+    counts = dict.fromkeys(("outstanding_acks", "unprocessed", "ack_floor_stream_seq"), 0)
+    assert planned["effect"]["consumers"][0] == {"name": "TMP_1", **counts}
     assert orders("con", "rm", "ORDERS", "TMP_*").code == 2, "nobody to ask"
     done = orders("con", "rm", "ORDERS", "TMP_*", "what?", "-f", "-j")
     assert done.json == {"success": True, "removed": ["TMP_1", "TMP_2", "what?"], "missing": []}
@@ -159,10 +155,8 @@ def test_find_keeps_those_for_which_every_condition_holds(three: Run) -> None:
 
 
 def test_find_shows_a_table_whole_objects_or_names(three: Run) -> None:
-    assert [
-        one["config"]["max_deliver"]
-        for one in three("con", "find", "ORDERS", "--expression", "config.max_deliver == 5", "-j").json
-    ] == [5]
+    (only,) = three("con", "find", "ORDERS", "--expression", "config.max_deliver == 5", "-j").json
+    assert only["config"]["max_deliver"] == 5
     assert three("con", "find", "ORDERS", "--push", "-n", "-j").json == ["PUSH"]
     assert "PUSH" in three("con", "find", "ORDERS", "--push").out
     assert three("con", "find", "ORDERS", "--leader", "nobody").out == "No Consumers match\n"

@@ -59,11 +59,8 @@ def test_edit_changes_what_was_asked_and_nothing_else(natsctl: Run) -> None:
     differs = natsctl("kv", "edit", "B", "--history", "3", "--dry-run")
     assert (differs.code, differs.out.splitlines()[0]) == (10, "  max_msgs_per_subject: 1 → 3")
     done = natsctl("kv", "edit", "B", "--history", "3")
-    assert (done.err, "History Kept: 3\n" in done.out, "Backing Store Kind: JetStream\n" in done.out) == (
-        "",
-        True,
-        True,
-    )
+    assert done.err == ""
+    assert "History Kept: 3\n" in done.out and "Backing Store Kind: JetStream\n" in done.out
     assert config_of(natsctl, "B") == {**before, "max_msgs_per_subject": 3}
     natsctl("kv", "edit", "B", "--metadata", "c=d", "--unset", "description", "-f")
     after = config_of(natsctl, "B")
@@ -104,9 +101,8 @@ def test_a_mirror_reads_here_and_writes_at_its_origin(natsctl: Run) -> None:
     natsctl("kv", "put", "M", "own", "3")
     assert natsctl("kv", "ls", "M").out == "own\n"
     natsctl("kv", "add", "N", "--mirror", "A")
-    assert natsctl("kv", "edit", "N", "--unset", "mirror", "-j").json["stream_info"]["config"]["subjects"] == [
-        "$KV.N.>"
-    ]
+    assert natsctl("kv", "edit", "N", "--unset", "mirror").code == 0
+    assert config_of(natsctl, "N")["subjects"] == ["$KV.N.>"]
 
 
 def test_lists_are_tables_names_or_whole_objects(natsctl: Run) -> None:
@@ -142,11 +138,8 @@ def test_a_removed_bucket_is_gone_with_what_it_held(natsctl: Run) -> None:
     assert natsctl("kv", "rm", "B", "--all", "-f", "-j").json["success"] is True
     gone = natsctl("kv", "rm", "B", "--all", "-f")
     assert (gone.code, gone.out) == (3, "")
-    assert natsctl("kv", "rm", "B", "--all", "-f", "--missing-ok", "-j").json == {
-        "bucket": "B",
-        "success": True,
-        "missing": True,
-    }
+    missing = natsctl("kv", "rm", "B", "--all", "-f", "--missing-ok", "-j").json
+    assert missing == {"bucket": "B", "success": True, "missing": True}
 
 
 @pytest.fixture
@@ -182,15 +175,8 @@ def test_get_has_all_on_stdout_and_raw_the_value_alone(natsctl: Run, bucket: str
     assert natsctl("kv", "get", bucket, "k", "--revision", "1", "--raw").out == "one"
     entry = natsctl("kv", "get", bucket, "k", "-j").json
     assert entry.pop("created").endswith("Z")
-    assert entry == {
-        "bucket": "B",
-        "key": "k",
-        "revision": 2,
-        "operation": "PUT",
-        "length": 3,
-        "delta": 0,
-        "value": "two",
-    }
+    said = {"operation": "PUT", "length": 3, "delta": 0, "value": "two"}
+    assert entry == {"bucket": "B", "key": "k", "revision": 2, **said}
 
 
 def test_what_is_not_there_is_told_with_what_was_meant(natsctl: Run, bucket: str) -> None:
@@ -203,11 +189,8 @@ def test_what_is_not_there_is_told_with_what_was_meant(natsctl: Run, bucket: str
     other = natsctl("kv", "get", bucket, "db.host", "--revision", "2", "-j")
     assert (other.code, other.error["subject"]) == (3, "$KV.B.db.host")
     wrong = natsctl("kv", "get", "BB", "db.host", "-j")
-    assert (wrong.code, wrong.error["err_code"], wrong.error["hint"]) == (
-        3,
-        10059,
-        "natsctl kv ls shows the buckets there are",
-    )
+    assert (wrong.code, wrong.error["err_code"]) == (3, 10059)
+    assert wrong.error["hint"] == "natsctl kv ls shows the buckets there are"
 
 
 @pytest.mark.parametrize("key", ["a..b", ".a", "a.", "a b", "ä", "a*", ">"])
@@ -363,11 +346,8 @@ def test_compact_frees_what_deleted_keys_take_up_and_nothing_else(natsctl: Run, 
 
 def test_watch_shows_values_history_deletes_and_ends_where_it_was_told(natsctl: Run, full: str) -> None:
     natsctl("kv", "del", full, "b", "-f")
-    assert [one["key"] for one in natsctl("kv", "watch", full, "--wait", "1s", "-j").lines] == [
-        "a.1",
-        "a.2",
-        "b",
-    ]
+    values_now = natsctl("kv", "watch", full, "--wait", "1s", "-j").lines
+    assert [one["key"] for one in values_now] == ["a.1", "a.2", "b"]
     history = natsctl("kv", "watch", full, "b", "--history", "--deletes", "--count", "3", "-j").lines
     assert [(one["revision"], one["operation"], one["delta"]) for one in history] == [
         (5, "PUT", 2),

@@ -118,11 +118,8 @@ def test_keys_that_a_kind_has_not_are_told_and_wrong_where_asked(schema: Run) ->
 
 def test_an_answer_is_judged_by_what_it_says_it_is(natsctl: Run) -> None:
     done = natsctl("schema", "request", "$JS.API.INFO", "-j")
-    assert (done.code, done.json["valid"], done.json["id"]) == (
-        0,
-        True,
-        "io.nats.jetstream.api.v1.account_info_response",
-    )
+    assert (done.code, done.json["valid"]) == (0, True)
+    assert done.json["id"] == "io.nats.jetstream.api.v1.account_info_response"
     shown = natsctl("schema", "request", "$JS.API.STREAM.NAMES", "", "--show", "--schema", "stream_names_response")
     assert (shown.code, "stream_names_response" in shown.err) == (0, True)
     wrong = natsctl("schema", "request", "$JS.API.INFO", "--schema", "stream_list_response", "-j")
@@ -134,11 +131,5 @@ def test_an_answer_is_judged_by_what_it_says_it_is(natsctl: Run) -> None:
 
 
 def test_ids_stay_when_types_move_to_other_modules() -> None:
-    moved = (
-        "export.v1.exported",
-        "rtt.v1.trips",
-        "saved.v1.saved_plan",
-        "shapes.v1.spark_server",
-        "shapes.v1.warm_start",
-    )
-    assert {f"io.natsctl.{name}" for name in moved} <= kinds().keys()
+    moved = "export.v1.exported rtt.v1.trips saved.v1.saved_plan shapes.v1.spark_server shapes.v1.warm_start"
+    assert {f"io.natsctl.{name}" for name in moved.split()} <= kinds().keys()

@@ -112,11 +112,6 @@ def test_requests_about_consumers_are_counted_by_stream_when_asked() -> None:
     }  # fmt: skip
 
 
-def test_a_watch_shortens_long_names_when_asked(system: Run) -> None:
-    done = system("srv", "watch", "api", "requests", "--no-record-consumer", "--compact", "--count", "1")
-    assert (done.code, "JetStream API Requests: nothing yet" in done.out) == (0, True)
-
-
 def test_info_is_of_the_connected_server_unless_named(system: Run) -> None:
     for words in ((), ("one",)):
         out = system("srv", "info", *words).out

@@ -35,9 +35,8 @@ def test_a_stream_that_does_not_exist_is_never_replaced_by_another(natsctl: Run)
 def test_a_file_makes_a_stream_and_flags_and_name_win(natsctl: Run) -> None:
     path = str(EXAMPLES / "orders.json")
     assert natsctl("str", "add", "--config", path, "-j").json["config"]["name"] == "ORDERS"
-    config = natsctl("str", "add", "OTHER", "--config", path, "--subjects", "o.>", "--max-age", "1d", "-j").json[
-        "config"
-    ]
+    other = natsctl("str", "add", "OTHER", "--config", path, "--subjects", "o.>", "--max-age", "1d", "-j")
+    config = other.json["config"]
     assert (config["name"], config["subjects"], config["max_age"]) == ("OTHER", ["o.>"], 86400 * 10**9)
     assert config["max_msgs"] == -1
 
@@ -133,11 +132,8 @@ def test_a_copy_takes_the_configuration_and_the_flags(natsctl: Run) -> None:
     done = natsctl("str", "cp", "ORDERS", "ARCHIVE", "--subjects", "ORDERS_ARCVHIVE.*", "--max-age", "2y")
     assert done.err == "Stream ARCHIVE was created\n"
     config = natsctl("str", "info", "ARCHIVE", "-j").json["config"]
-    assert (config["subjects"], config["no_ack"], config["max_age"]) == (
-        ["ORDERS_ARCVHIVE.*"],
-        True,
-        2 * 31536000 * 10**9,
-    )
+    assert (config["subjects"], config["no_ack"]) == (["ORDERS_ARCVHIVE.*"], True)
+    assert config["max_age"] == 2 * 31536000 * 10**9
     assert "--subjects" in natsctl("str", "cp", "ORDERS", "SAME").err
     assert natsctl("str", "cp", "NONE", "X").code == 3
 
@@ -294,19 +290,16 @@ class OldServer:
 
 async def test_an_older_server_is_named_with_the_field_that_it_lacks() -> None:
     manager: Any = OldServer()
-    assert await check_level(manager, {"allow_msg_ttl": True}, STREAM_LEVELS, "Stream S") == {
-        "Nats-Required-Api-Level": "1"
-    }
+    needed = await check_level(manager, {"allow_msg_ttl": True}, STREAM_LEVELS, "Stream S")
+    assert needed == {"Nats-Required-Api-Level": "1"}
     assert await check_level(manager, {"allow_atomic": False}, STREAM_LEVELS, "Stream S") is None
     with pytest.raises(NatsctlError, match=r"allow_batched needs JetStream API level 3, the server 2\.11\.0 has 1"):
         await check_level(manager, {"allow_batched": True}, STREAM_LEVELS, "Stream S")
 
 
 def test_levels_are_found_in_lists_too() -> None:
-    assert (
-        required_level_of({"sources": [{"name": "A"}, {"name": "B", "consumer": {"name": "c"}}]}, STREAM_LEVELS).level
-        == 4
-    )
+    sources = [{"name": "A"}, {"name": "B", "consumer": {"name": "c"}}]
+    assert required_level_of({"sources": sources}, STREAM_LEVELS).level == 4
     assert required_level_of({"persist_mode": "default"}, STREAM_LEVELS).level == 0
     assert required_level_of({"priority_groups": ["a"]}, CONSUMER_LEVELS) == (1, "priority_groups")
 
