@@ -47,7 +47,7 @@ IN_PLACE_S: Final = 0.0005
 WRITES_S: Final = 0.004
 """Time of a turn for small commits without a sync on the loop thread."""
 WEIGHT: Final = 8
-"""Small commits over which their time is averaged."""
+"""Small commits, or turns with several, over which their time is averaged."""
 MAX_SAMPLE_S: Final = 2 * IN_PLACE_S
 """Maximum duration that one commit counts, so that a single slow sync among fast ones does not decide."""
 
@@ -203,8 +203,9 @@ class Committer:
             if outcome == WRITE_FAILED:
                 jobs.append((stream, commit))
             else:
-                self._note(commit, seconds)
                 ended.append((stream, commit, failed_sync(number) if outcome else None))
+        if ended:
+            self._note(ended[0][1], took_s / len(outcomes), len(ended))
         for stream, commit in jobs:
             if took_s >= WRITES_S:
                 self._hand_over(stream, commit, ())
@@ -221,8 +222,9 @@ class Committer:
         error = run(commit)
         return error, self._clock_s() - began
 
-    def _note(self, commit: Commit, seconds: float) -> None:
-        self.syncs += 1
+    def _note(self, commit: Commit, seconds: float, count: int = 1) -> None:
+        """Note how long a commit took, or a number of commits of one turn on average."""
+        self.syncs += count
         if commit.is_small:
             small_s, syncs = self._small_s, commit.syncs
             small_s[syncs] += ((seconds if seconds < MAX_SAMPLE_S else MAX_SAMPLE_S) - small_s[syncs]) / WEIGHT
