@@ -121,10 +121,8 @@ def test_j_is_one_line_per_command(batch: Run) -> None:
     done = batch("\n".join(lines), "-j", "-k")
     results = {result.pop("line"): result for result in done.lines}
     assert (done.code, done.err) == (ExitCode.USAGE, "")
-    assert {number: result["exit_status"] for number, result in results.items() if result["exit_status"]} == {
-        7: 2,
-        8: 3,
-    }
+    failed = {number: result["exit_status"] for number, result in results.items() if result["exit_status"]}
+    assert failed == {7: 2, 8: 3}
     assert results[1]["command"] == "stream add"
     assert results[1]["output"]["config"]["name"] == "S"
     assert [ack["seq"] for ack in results[3]["output"]] == [1, 2]

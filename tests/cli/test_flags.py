@@ -334,10 +334,8 @@ def test_what_was_not_taken_is_named_by_its_path(asked: dict[str, Any], got: dic
 def test_emptiness_is_asked_for_by_an_edit_only() -> None:
     assert not_taken({"subjects": []}, {"subjects": ["T"]}) == []
     assert [one.path for one in not_taken({"subjects": []}, {"subjects": ["T"]}, emptied=True)] == ["subjects"]
-    assert part_of({"placement": {"tags": ["a"]}, "x": 1}, ["placement.tags", "mirror"]) == {
-        "placement": {"tags": ["a"]},
-        "mirror": None,
-    }
+    part = part_of({"placement": {"tags": ["a"]}, "x": 1}, ["placement.tags", "mirror"])
+    assert part == {"placement": {"tags": ["a"]}, "mirror": None}
 
 
 def test_a_server_s_text_cannot_drive_the_terminal() -> None:
