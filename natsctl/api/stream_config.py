@@ -192,10 +192,13 @@ def check_prefixes(draft: Draft) -> Steps[ApiError | None]:
     """Check the subjects that lead to streams of other accounts and domains."""
     origins = ([draft.config.mirror] if draft.config.mirror is not None else []) + draft.config.sources
     external = [each.external for each in origins if each.external is not None]
-    near = [draft.origin(name) for name in dict.fromkeys(each.name for each in origins if each.external is None)]
     if not external:
         return None
-    subjects = [subject for origin in near if origin is not None for subject in origin.subjects if ">" in subject]
+    subjects: list[str] = []
+    for name in dict.fromkeys(each.name for each in origins if each.external is None):
+        origin = draft.origin(name)
+        subjects += [subject for subject in origin.subjects if ">" in subject] if origin is not None else ()
+        yield 1
     refusal = yield from _check_deliveries([each.deliver for each in external if each.deliver], subjects)
     return refusal or (yield from _check_apis([each.api for each in external if each.api]))
 

@@ -1,6 +1,6 @@
 """Timers, the ready queue and the life of accounts."""
 
-from natsctl.jetstream.timers import SWEEP_FROM, EngineTimers
+from natsctl.jetstream.timers import POPS_AT_ONCE, SWEEP_FROM, EngineTimers
 from tests.support.jet import Jet
 from tests.support.machine import Machine
 
@@ -24,6 +24,15 @@ def test_rearming_does_not_grow_the_heap() -> None:
         timers.at(number, lambda: None).cancel()
     assert len(timers._heap) <= SWEEP_FROM
     assert len(timers) == 0
+
+
+def test_very_many_cancelled_timers_leave_in_several_looks() -> None:
+    timers, called, count = EngineTimers(), list[int](), 3 * POPS_AT_ONCE
+    for timer in [timers.at(number, lambda: None) for number in range(count)]:
+        timers.at(count, lambda: called.append(1))
+        timer.cancel()
+    assert [timers.next_ns() for _ in range(4)] == [POPS_AT_ONCE, 2 * POPS_AT_ONCE, count, count]
+    assert timers.run(count) == len(timers) + count == count
 
 
 def test_nothing_waits_on_an_idle_machine() -> None:

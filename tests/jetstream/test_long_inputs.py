@@ -142,6 +142,10 @@ INPUTS: Final[dict[str, Act | tuple[Act, Act]]] = {
         ),
         lambda jet, count: jet.api("STREAM.DELETE.A"),
     ),
+    "info of a stream with sources": (
+        lambda jet, count: create(jet, sources=[{"name": f"O{number}"} for number in range(10 * count)]),
+        lambda jet, count: jet.api("STREAM.INFO.A"),
+    ),
     "sources of one origin": (
         lambda jet, count: create(jet, "O", subjects=subjects(count), sources=[{"name": "A"}]),
         lambda jet, count: create(jet, sources=[{"name": "O", "filter_subject": each} for each in subjects(count)]),

@@ -18,6 +18,7 @@ from natsctl.api.times import format_time
 from natsctl.broker.info import requester_info
 from natsctl.jetstream.advisories import nuid
 from natsctl.jetstream.streams.pending_message import storage_fault
+from natsctl.jetstream.streams.stream import Stream
 from natsctl.store.errors import StoreError
 from natsctl.store.stream import RecordsCallback, StreamStore
 
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from natsctl.jetstream.consumers.consumer import Consumer
     from natsctl.jetstream.engine import Engine
     from natsctl.jetstream.engine_options import DurableChange
-    from natsctl.jetstream.streams.stream import Stream
     from natsctl.store.steps import Steps
 
 
@@ -245,7 +245,7 @@ def encoding_infos(page: Sequence[Stream | Consumer]) -> Steps[list[Any]]:
     """Return the infos of a page, encoded one by one: each may have a megabyte."""
     found: list[Any] = []
     for each in page:
-        raw = encode(each.info())
+        raw = encode((yield from each.describing()) if isinstance(each, Stream) else each.info())
         found.append(Raw(raw))
         yield INFO_COST + len(raw) // COST_BYTES
     return found

@@ -104,7 +104,7 @@ def create(js: JetStreamAccount, request: ApiRequest) -> Steps[Outcome]:
         api_level.carry(config, existing.config)
         if existing.config != config:
             return error(ErrCode.STREAM_NAME_EXIST)
-        return request.answer_when_durable(existing.store, _created(existing))
+        return request.answer_when_durable(existing.store, (yield from _created(existing)))
     if config.name in js.offline.reasons():  # not served, and its name taken until it is deleted
         return js.no_stream(config.name)
     require(js.quota.refuse_reservation(config) or check_filters(config) or (yield from js.claiming(config)))
@@ -114,7 +114,7 @@ def create(js: JetStreamAccount, request: ApiRequest) -> Steps[Outcome]:
         return error(ErrCode.STREAM_OFFLINE)
     finally:
         js.subjects.unclaim(config)
-    answer = _created(stream)
+    answer = yield from _created(stream)
     advise = partial(stream.advise, ActionType.CREATE)
     return request.answer_when_durable(stream.store, answer, partial(js.forget, stream), advise)
 
@@ -137,16 +137,16 @@ def _checking_new(
     return error(ErrCode.STREAM_REPLICAS_NOT_SUPPORTED) if config.num_replicas > 1 else None
 
 
-def _created(stream: Stream) -> StreamCreateAnswer:
-    answer = recast(_with_levels(stream), StreamCreateAnswer)
+def _created(stream: Stream) -> Steps[StreamCreateAnswer]:
+    answer = recast((yield from _with_levels(stream)), StreamCreateAnswer)
     answer.did_create = True
     answer.domain = ""  # only here
     return answer
 
 
-def _with_levels(stream: Stream) -> StreamInfo:
+def _with_levels(stream: Stream) -> Steps[StreamInfo]:
     """Return the info for create, update and info, with the server's version and level."""
-    info = stream.info()
+    info = yield from stream.describing()
     api_level.show(info, stream.engine.broker.options.version)
     return info
 
@@ -173,7 +173,7 @@ def update(js: JetStreamAccount, request: ApiRequest) -> Steps[Outcome]:
     fault = yield from stream.reconfiguring(config)
     if fault is not None:
         return storage_fault(fault)
-    answer = recast(_with_levels(stream), StreamUpdateAnswer)
+    answer = recast((yield from _with_levels(stream)), StreamUpdateAnswer)
     advise = partial(stream.advise, ActionType.MODIFY)
     return request.answer_when_durable(stream.store, answer, partial(stream.revert, config, before), advise)
 
@@ -202,7 +202,7 @@ def info(js: JetStreamAccount, request: ApiRequest) -> Outcome:
         return _info_with_subjects(js, stream, request, wanted)
     if wanted.deleted_details:
         return _info_with_deleted(js, stream, request)
-    return _shown(js, stream, request, _info(stream), Paged())
+    return _info_alone(js, stream, request)
 
 
 def block_headers(stream: Stream) -> list[tuple[bytes, bytes]]:
@@ -212,8 +212,8 @@ def block_headers(stream: Stream) -> list[tuple[bytes, bytes]]:
     return [(headers.STREAM_BLOCKS, BLOCKS_FORMAT), (headers.STREAM_IDENTITY, identity(stream).encode())]
 
 
-def _info(stream: Stream) -> StreamInfo:
-    found = _with_levels(stream)
+def _info(stream: Stream) -> Steps[StreamInfo]:
+    found = yield from _with_levels(stream)
     found.cluster = ClusterInfo(leader=stream.engine.broker.server_name)
     return found
 
@@ -224,9 +224,13 @@ def _shown(js: JetStreamAccount, stream: Stream, request: ApiRequest, found: Str
     return request.when_settled([stream.store], lambda kept: answer if kept else info(js, request))
 
 
+def _info_alone(js: JetStreamAccount, stream: Stream, request: ApiRequest) -> Steps[Outcome]:
+    return _shown(js, stream, request, (yield from _info(stream)), Paged())
+
+
 def _info_with_deleted(js: JetStreamAccount, stream: Stream, request: ApiRequest) -> Steps[Outcome]:
     stream.work.shut()
-    found = _info(stream)
+    found = yield from _info(stream)
     if found.state.num_deleted:
         found.state.deleted = yield from stream.store.gaps()
     return _shown(js, stream, request, found, Paged())
@@ -237,7 +241,7 @@ def _info_with_subjects(
 ) -> Steps[Outcome]:
     filters = Filters((wanted.subjects_filter.encode(),))
     yield from stream.store.preparing(filters)
-    found, page = _info(stream), Paged()
+    found, page = (yield from _info(stream)), Paged()
     if wanted.deleted_details and found.state.num_deleted:
         found.state.deleted = stream.store.deleted()
     total, counts = yield from stream.store.subjects_page(filters, max(wanted.offset, 0), SUBJECTS_PAGE)

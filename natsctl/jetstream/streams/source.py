@@ -274,8 +274,13 @@ class SourceSet:
             source.stop()
             yield SOURCE_COST
 
-    def infos(self) -> list[StreamSourceInfo]:
-        return [source.info() for source in self.sources.values()]
+    def describing(self) -> Steps[list[StreamSourceInfo]]:
+        infos: list[StreamSourceInfo] = []
+        for piece in pieces([*self.sources.values()]):
+            if infos:
+                yield STEP
+            infos += [source.info() for source in piece]
+        return infos
 
     def _begin(self, source: Source) -> None:
         """Connect a source, once its position is known."""

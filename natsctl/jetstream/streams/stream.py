@@ -172,11 +172,11 @@ class Upstreams:
         """Answer direct gets for the origin once the mirror lags by only a few messages."""
         self._stream.direct_get.caught_up(lag)
 
-    def describe(self, info: StreamInfo) -> StreamInfo:
+    def describing(self, info: StreamInfo) -> Steps[StreamInfo]:
         """Add the states of mirror and sources to a stream's info, and return it."""
         if self._mirror is not None:
             info.mirror = self._mirror.info()
-        info.sources = self.sources.infos()
+        info.sources = yield from self.sources.describing()
         return info
 
 
@@ -433,6 +433,9 @@ class Stream:
         )
 
     def info(self) -> StreamInfo:
+        return finish(self.describing())
+
+    def describing(self) -> Steps[StreamInfo]:
         info = StreamInfo(
             config=self.config,
             created=format_time(self.created_ns),
@@ -441,7 +444,7 @@ class Stream:
             ts=format_time(self.engine.clock.now_ns()),
             write_error=self.write_error,
         )
-        return self.upstreams.describe(info)
+        return (yield from self.upstreams.describing(info))
 
     @property
     def write_error(self) -> str:
