@@ -78,7 +78,7 @@ PROJECT: Final = {
 
 
 def settings() -> dict[str, str]:
-    return {"spark.executor.memory": "512m", **spark_starts.spark_settings()}
+    return {"spark.executor.memory": "512m", "spark.ui.enabled": "false", **spark_starts.spark_settings()}
 
 
 def conf() -> list[str]:
