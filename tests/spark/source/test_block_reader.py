@@ -127,17 +127,17 @@ def test_blocks_are_read_where_they_are_offered(
     ):
         make(api, name, 20, **config)
         sent = sent_by(monkeypatch)
-        assert seqs(api.settings, ReadRange(name, 1, 20)) == list(range(1, 21))
+        assert seqs(api.link.settings, ReadRange(name, 1, 20)) == list(range(1, 21))
         assert ways(sent) == {"blocks" if ours else otherwise}
         if not ours:
             with pytest.raises(ApiRefusedError, match="only natsctl's server"):
-                seqs(api.settings, ReadRange(name, 1, 20, (), "blocks"))
+                seqs(api.link.settings, ReadRange(name, 1, 20, (), "blocks"))
     make(api, "M", 20, storage="memory")
     sent = sent_by(monkeypatch)
-    assert seqs(api.settings, ReadRange("M", 1, 20)) == list(range(1, 21))
+    assert seqs(api.link.settings, ReadRange("M", 1, 20)) == list(range(1, 21))
     assert ways(sent) == {"consumer"}
     with pytest.raises(ApiRefusedError, match="no blocks to read"):
-        seqs(api.settings, ReadRange("M", 1, 20, (), "blocks"))
+        seqs(api.link.settings, ReadRange("M", 1, 20, (), "blocks"))
     for name in "ABCM":
         api.ask(f"STREAM.DELETE.{name}")
 
@@ -166,7 +166,7 @@ def test_rows_are_those_of_a_consumer(api: JetStreamApi, compression: str) -> No
         frames.append(b"%b ORDERS.%d %b\r\n%b%b\r\n" % (verb, chance.randrange(9), sizes, head, body))
     api.link.send(b"".join(frames))
     until(lambda: bool(api.stream_info("ORDERS")["state"]["last_seq"] == 1500))
-    there = seqs(api.settings, ReadRange("ORDERS", 1, 1500, (), "consumer"))
+    there = seqs(api.link.settings, ReadRange("ORDERS", 1, 1500, (), "consumer"))
     assert len(there) > 500
     delete(api, *chance.sample(there, 20))
     purge(api, 100)
@@ -180,8 +180,8 @@ def test_rows_are_those_of_a_consumer(api: JetStreamApi, compression: str) -> No
         first, last = (150 * number, 1600) if number % 2 else (1, 1100)
         for most in (8 << 20, 20_000):
             todo, columns = ReadRange("ORDERS", first, last, filters), wanted[number % 3]
-            one = table(api.settings, replace(todo, transport="blocks"), columns, FetchLimits(bytes=most))
-            assert one.equals(table(api.settings, replace(todo, transport="consumer"), columns, FetchLimits()))
+            one = table(api.link.settings, replace(todo, transport="blocks"), columns, FetchLimits(bytes=most))
+            assert one.equals(table(api.link.settings, replace(todo, transport="consumer"), columns, FetchLimits()))
             assert one.num_rows or filters == ("OTHER.>",)
 
 
@@ -193,7 +193,9 @@ def test_payloads_that_nobody_wants_are_left_out_by_a_consumer_where_they_are_la
         add(api, "ORDERS", 6, body)
         last = api.stream_info("ORDERS")["state"]["last_seq"]
         sent = sent_by(monkeypatch)
-        assert seqs(api.settings, ReadRange("ORDERS", 1, last), wanted=shape("seq bigint")) == list(range(1, last + 1))
+        assert seqs(api.link.settings, ReadRange("ORDERS", 1, last), wanted=shape("seq bigint")) == list(
+            range(1, last + 1)
+        )
         assert ways(sent) == {way}
 
 
@@ -207,7 +209,7 @@ def test_a_stream_made_again_meanwhile_is_not_taken_for_the_first(api: JetStream
 
     for known in (look, None):
         todo = ReadRange("ORDERS", 1, 2000, (), "blocks")
-        batches = read_range(api.settings, todo, FetchLimits(bytes=100_000), SEQS, known)
+        batches = read_range(api.link.settings, todo, FetchLimits(bytes=100_000), SEQS, known)
         found = [next(batches).column("seq")[0].as_py()]
         remake(api, number=2000)
         if known:
@@ -221,15 +223,17 @@ def test_a_stream_made_again_meanwhile_is_not_taken_for_the_first(api: JetStream
 
 def test_blocks_that_do_not_come_through_give_way_to_a_consumer(api: JetStreamApi) -> None:
     make(api, number=50)
-    with Relay(api.settings.urls[0]) as proxy:
+    with Relay(api.link.settings.urls[0]) as proxy:
         proxy.to_server = lambda data: b"" if b"STREAM.BLOCKS" in data else data
-        beside = replace(api.settings, urls=(proxy.url,), retries=0)
+        beside = replace(api.link.settings, urls=(proxy.url,), retries=0)
         assert seqs(beside, ReadRange("ORDERS", 1, 50), FetchLimits(timeout_s=0.5)) == list(range(1, 51))
 
 
 def test_messages_larger_than_a_block_come_alone(api: JetStreamApi) -> None:
     make(api, number=3)
     add(api, "ORDERS", 3, SOME_KIB * 500)
-    batches = list(read_range(api.settings, ReadRange("ORDERS", 1, 6, (), "blocks"), FetchLimits(bytes=500_000), SEQS))
+    batches = list(
+        read_range(api.link.settings, ReadRange("ORDERS", 1, 6, (), "blocks"), FetchLimits(bytes=500_000), SEQS)
+    )
     assert [batch.column("seq").to_pylist() for batch in batches] == [[1, 2, 3], [4], [5], [6]]
     assert all(len(value) == 1_000_000 for batch in batches[1:] for value in batch.column("value").to_pylist())

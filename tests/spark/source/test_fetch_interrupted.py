@@ -30,8 +30,8 @@ A_HUNDRED = FetchLimits(messages=100)
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_a_connection_that_is_lost_changes_nothing(api: JetStreamApi, transport: Transport) -> None:
     fill(api, 2000)
-    with Relay(api.settings.urls[0]) as proxy:
-        beside = replace(api.settings, urls=(proxy.url,))
+    with Relay(api.link.settings.urls[0]) as proxy:
+        beside = replace(api.link.settings, urls=(proxy.url,))
         found: list[int] = []
         for batch in read_range(beside, ReadRange("ORDERS", 1, 2000, (), transport), A_HUNDRED, SEQS):
             found += batch.column("seq").to_pylist()
@@ -51,8 +51,8 @@ def test_the_stream_is_looked_at_whenever_reading_begins(api: JetStreamApi) -> N
         if len(found) > 1:
             raise StreamRecreatedError("another one")
 
-    with Relay(api.settings.urls[0]) as proxy:
-        beside = replace(api.settings, urls=(proxy.url,))
+    with Relay(api.link.settings.urls[0]) as proxy:
+        beside = replace(api.link.settings, urls=(proxy.url,))
         batches = read_range(beside, ReadRange("ORDERS", 1, 2000, (), "consumer"), A_HUNDRED, SEQS, look)
         next(batches)
         proxy.cut()
@@ -63,8 +63,8 @@ def test_the_stream_is_looked_at_whenever_reading_begins(api: JetStreamApi) -> N
 
 def test_a_server_that_stays_away_is_told(api: JetStreamApi) -> None:
     fill(api, 2000)
-    with Relay(api.settings.urls[0]) as proxy:
-        beside = replace(api.settings, urls=(proxy.url,), retries=1)
+    with Relay(api.link.settings.urls[0]) as proxy:
+        beside = replace(api.link.settings, urls=(proxy.url,), retries=1)
         batches = iter(read_range(beside, ReadRange("ORDERS", 1, 2000, (), "consumer"), A_HUNDRED, SEQS))
         next(batches)
         proxy.close()
@@ -74,14 +74,14 @@ def test_a_server_that_stays_away_is_told(api: JetStreamApi) -> None:
 
 def test_silence_is_ended_by_asking_anew(api: JetStreamApi) -> None:
     make(api, number=50)
-    with Relay(api.settings.urls[0]) as proxy:
+    with Relay(api.link.settings.urls[0]) as proxy:
         silenced = [b"MSG.NEXT"]
 
         def to_server(data: bytes) -> bytes:
             return b"" if silenced and silenced[0] in data and silenced.pop() else data
 
         proxy.to_server = to_server
-        beside = replace(api.settings, urls=(proxy.url,))
+        beside = replace(api.link.settings, urls=(proxy.url,))
         limits = FetchLimits(timeout_s=0.5)
         assert seqs(beside, ReadRange("ORDERS", 1, 50, (), "consumer"), limits) == list(range(1, 51))
     assert not silenced
@@ -90,7 +90,7 @@ def test_silence_is_ended_by_asking_anew(api: JetStreamApi) -> None:
 
 def test_a_consumer_that_is_taken_away_is_made_again(api: JetStreamApi) -> None:
     fill(api, 3000)
-    batches = read_range(api.settings, ReadRange("ORDERS", 1, 3000, (), "consumer"), A_HUNDRED, SEQS)
+    batches = read_range(api.link.settings, ReadRange("ORDERS", 1, 3000, (), "consumer"), A_HUNDRED, SEQS)
     found: list[int] = []
     taken: list[bool] = []
     for batch in batches:
@@ -105,7 +105,7 @@ def test_a_consumer_that_is_taken_away_is_made_again(api: JetStreamApi) -> None:
 
 def test_a_delivery_that_is_missing_is_fetched(api: JetStreamApi) -> None:
     make(api, number=50)
-    with Relay(api.settings.urls[0]) as proxy:
+    with Relay(api.link.settings.urls[0]) as proxy:
         lost = [rb"MSG ORDERS\.3 [^\r]*\r\nx\r\n"]  # the first that is whole in what is read at once
 
         def to_client(data: bytes) -> bytes:
@@ -116,7 +116,7 @@ def test_a_delivery_that_is_missing_is_fetched(api: JetStreamApi) -> None:
             return data[: found.start()] + data[found.end() :]
 
         proxy.to_client = to_client
-        found = seqs(replace(api.settings, urls=(proxy.url,)), ReadRange("ORDERS", 1, 50, (), "consumer"))
+        found = seqs(replace(api.link.settings, urls=(proxy.url,)), ReadRange("ORDERS", 1, 50, (), "consumer"))
     assert not lost
     assert found == list(range(1, 51))
     assert consumers(api) == 0
@@ -148,19 +148,19 @@ def as_follower(data: bytes) -> bytes:
 def test_a_server_that_lags_is_asked_again(api: JetStreamApi, transport: Transport) -> None:
     make(api, number=50, allow_direct=True)
     make(api, "BEHIND", 30, allow_direct=True)
-    with Relay(api.settings.urls[0]) as proxy:
+    with Relay(api.link.settings.urls[0]) as proxy:
         proxy.to_server, proxy.to_client = lagging(b"BEHIND", 2), as_follower
-        found = seqs(replace(api.settings, urls=(proxy.url,)), ReadRange("ORDERS", 1, 50, (), transport))
+        found = seqs(replace(api.link.settings, urls=(proxy.url,)), ReadRange("ORDERS", 1, 50, (), transport))
     assert found == list(range(1, 51))
 
 
 def test_direct_gets_that_keep_lagging_give_way_to_a_consumer(api: JetStreamApi) -> None:
     make(api, number=50, allow_direct=True)
     make(api, "BEHIND", 30, allow_direct=True)
-    with Relay(api.settings.urls[0]) as proxy:
+    with Relay(api.link.settings.urls[0]) as proxy:
         proxy.to_server = lambda data: data.replace(b"DIRECT.GET.ORDERS", b"DIRECT.GET.BEHIND")
         proxy.to_client = as_follower
-        beside = replace(api.settings, urls=(proxy.url,), retries=1)
+        beside = replace(api.link.settings, urls=(proxy.url,), retries=1)
         assert seqs(beside, ReadRange("ORDERS", 1, 50)) == list(range(1, 51))
         with pytest.raises(ReadInterruptedError, match="lags behind"):
             seqs(beside, ReadRange("ORDERS", 1, 50, (), "direct"))

@@ -74,8 +74,8 @@ def test_subjects_and_names_come_in_pages_and_whole(api: JetStreamApi) -> None:
 
 def test_questions_outlive_a_connection(api: JetStreamApi) -> None:
     make(api, number=8)
-    with Relay(api.settings.urls[0]) as proxy:
-        beside = replace(api.settings, urls=(proxy.url,))
+    with Relay(api.link.settings.urls[0]) as proxy:
+        beside = replace(api.link.settings, urls=(proxy.url,))
         with Link.open(beside) as link:
             asked = JetStreamApi(link, beside)
             proxy.cut()
