@@ -30,7 +30,7 @@ from natsctl.server.monitor.query import BadRequestError, ReloadCall, ReloadDone
 from natsctl.server.options import UNSPECIFIED, ServerOptions, TlsOptions, WebSocketOptions
 from natsctl.server.resources import SystemClock, new_event_loop
 from natsctl.server.shell import Shell
-from natsctl.server.tls.gate import ListenerTls
+from natsctl.server.tls.listener_tls import ListenerTls
 
 if TYPE_CHECKING:
     from socket import socket

@@ -21,7 +21,7 @@ from natsctl.server.tls.listener import TlsConnection, local_of, text_of
 
 if TYPE_CHECKING:
     from natsctl.server.shell import Shell
-    from natsctl.server.tls.gate import ListenerTls
+    from natsctl.server.tls.listener_tls import ListenerTls
 
 
 SIGNATURE: Final = b"\r\n\r\n\0\r\nQUIT\n"

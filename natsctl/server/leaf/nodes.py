@@ -21,8 +21,8 @@ from natsctl.server.log.lines import Log
 from natsctl.server.options import UNSPECIFIED, LeafNodesOptions, ServerOptions, joined
 from natsctl.server.shell import PeerCheck, Shell
 from natsctl.server.tls.contexts import TlsContexts
-from natsctl.server.tls.gate import ListenerTls
 from natsctl.server.tls.listener import TlsConnection
+from natsctl.server.tls.listener_tls import ListenerTls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -27,7 +27,7 @@ from natsctl.server.ocsp.responses import MAX_RESPONSE_BYTES, OcspResponse, Resp
 from natsctl.server.ocsp.staples import Staple, StapleError, StapleSources, staple_of
 from natsctl.server.options import OcspCacheOptions, ServerOptions
 from natsctl.server.tls.contexts import TlsFileError
-from natsctl.server.tls.gate import ListenerTls
+from natsctl.server.tls.listener_tls import ListenerTls
 
 if TYPE_CHECKING:
     from natsctl.server.log.lines import Log

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from natsctl.server.listener import ClientConnection
 from natsctl.server.tls.contexts import BAD_CERTIFICATE, INTERNAL_ERROR, Layer, SecureTransport
-from natsctl.server.tls.gate import ListenerTls
+from natsctl.server.tls.listener_tls import ListenerTls
 
 if TYPE_CHECKING:
     from natsctl.broker.auth.credentials import TlsFacts

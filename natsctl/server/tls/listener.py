@@ -18,7 +18,7 @@ from natsctl.server.listener import WRITE_BUFFER_BYTES, is_gone, peer_of
 from natsctl.server.options import TLS_TIMEOUT_S, TlsOptions, joined
 from natsctl.server.tls.connection import SecuredConnection
 from natsctl.server.tls.contexts import Layer, error_text, is_probe
-from natsctl.server.tls.gate import RATE_WINDOW_S, ListenerTls
+from natsctl.server.tls.listener_tls import RATE_WINDOW_S, ListenerTls
 
 if TYPE_CHECKING:
     from natsctl.server.shell import Shell

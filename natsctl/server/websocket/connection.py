@@ -22,7 +22,7 @@ from natsctl.server.listener import MUCH_READ_BYTES, WRITE_BUFFER_BYTES, is_gone
 from natsctl.server.options import TlsOptions, joined
 from natsctl.server.tls.connection import SecuredConnection
 from natsctl.server.tls.contexts import Layer, error_text
-from natsctl.server.tls.gate import ListenerTls
+from natsctl.server.tls.listener_tls import ListenerTls
 from natsctl.server.websocket.protocol import (
     FINAL,
     MAX_CONTROL_BYTES,

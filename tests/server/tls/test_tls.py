@@ -27,8 +27,8 @@ from natsctl.server.tls import contexts as tls_module
 from natsctl.server.tls import gate
 from natsctl.server.tls.certificates import public_key_sha256
 from natsctl.server.tls.contexts import TlsFileError
-from natsctl.server.tls.gate import ListenerTls
 from natsctl.server.tls.listener import THROTTLED
+from natsctl.server.tls.listener_tls import ListenerTls
 from natsctl.testing.certificates import Issued
 from tests.server.websocket.upgrades import request, said
 from tests.support.tls_clients import HELLO, PATIENCE_S, Files, ListLog, Visit, answered, serving, talking, until, visit
