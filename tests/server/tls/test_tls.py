@@ -24,7 +24,7 @@ from natsctl.server.process import reload as reload_module
 from natsctl.server.process.reload import Reloader
 from natsctl.server.resources import new_event_loop
 from natsctl.server.tls import contexts as tls_module
-from natsctl.server.tls import gate
+from natsctl.server.tls import listener_tls
 from natsctl.server.tls.certificates import public_key_sha256
 from natsctl.server.tls.contexts import TlsFileError
 from natsctl.server.tls.listener import THROTTLED
@@ -344,7 +344,7 @@ async def test_new_files_are_for_new_connections(files: Files) -> None:
 async def test_more_handshakes_than_the_rate_allows_are_refused_in_clear(
     files: Files, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gate, "RATE_WINDOW_S", 60.0)  # longer than all of this takes
+    monkeypatch.setattr(listener_tls, "RATE_WINDOW_S", 60.0)  # longer than all of this takes
     log = ListLog()
     async with serving(log, tls=files.tls(connection_rate_limit=3)) as server:
         told = [await answered(server.port, files.client()) for _ in range(8)]
