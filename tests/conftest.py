@@ -1,7 +1,5 @@
 """Servers for tests: natsctl's own, and the reference's where `nats-server` is on PATH."""
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import importlib

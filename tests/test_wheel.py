@@ -1,7 +1,5 @@
 """The wheel that users install: the package alone, without the rig of its own tests."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Key pairs that sign and encrypt, against what nats-io/nkeys makes of the same keys."""
 
-from __future__ import annotations
-
 import base64
 
 import pytest

@@ -1,7 +1,5 @@
 """Subject mappings: every function, every refusal, and a simple model that says the same."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

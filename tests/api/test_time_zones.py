@@ -1,7 +1,5 @@
 """Time zones by the names that Go knows; `Local` is that of the machine."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta

@@ -3,8 +3,6 @@
 `npm install` in this folder brings the clients.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

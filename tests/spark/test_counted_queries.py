@@ -3,8 +3,6 @@
 What statements leave behind: which tables later ones must find whole, and which as they were cached.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from natsctl.spark.counted_queries import Facts, counted

@@ -1,7 +1,5 @@
 """A pipeline over public data, killed in each part, has the rows that DuckDB computes."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,7 +1,5 @@
 """What a listener makes of a query's progress; that Spark reports it is tested in test_reading.py."""
 
-from __future__ import annotations
-
 import json
 from types import SimpleNamespace
 from typing import Any, cast

@@ -1,7 +1,5 @@
 """TLS and credentials on executors, and that no secret is in anything that Spark keeps or shows."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The one test of the default tier that starts Spark: a query over a stream, asked by a command of its own."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -5,8 +5,6 @@ Values of answers as JSON, as CSV and for a person.
 What is told of a statement before any Spark is started.
 """
 
-from __future__ import annotations
-
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path

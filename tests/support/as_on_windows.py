@@ -4,8 +4,6 @@ Modules, functions, flags and signals that Python does not have there are taken 
 `sys.platform` says win32 from then on. The loop is still that of this system.
 """
 
-from __future__ import annotations
-
 import importlib
 import os
 import shutil

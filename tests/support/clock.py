@@ -1,7 +1,5 @@
 """A clock that moves only on request."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from natsctl.api.times import parse_time

@@ -1,7 +1,5 @@
 """Pages of docs/ and scripts of completion that are made from the commands' own declarations."""
 
-from __future__ import annotations
-
 import io
 import os
 from collections.abc import Iterator

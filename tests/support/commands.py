@@ -3,8 +3,6 @@
 Commands of natsctl at a terminal begin in the forkserver, as they do in pipes.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 import time

@@ -4,8 +4,6 @@
 gone, and which must be there exactly once.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple

@@ -1,7 +1,5 @@
 """Files and folders of a simulated disk, each as the process sees it and as the disk holds it after a power loss."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple

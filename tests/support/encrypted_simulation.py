@@ -6,8 +6,6 @@ a stream of bytes is used for two contents, whatever happened between two writes
 stream's name or metadata in clear. What was erased is not in any file, decrypted.
 """
 
-from __future__ import annotations
-
 import contextlib
 import random
 from collections.abc import Iterator

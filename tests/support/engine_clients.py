@@ -4,8 +4,6 @@ A client asks without waiting and notes the answers. `Program` draws one random 
 allows; `draw_cast` draws the streams and consumers.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from typing import Any, Final

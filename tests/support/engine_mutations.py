@@ -4,8 +4,6 @@ A mutation replaces one function of the engine while it is active, and breaks on
 notice it within `SEEDS_MAX` seeds proves nothing about that promise.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any, Final
 from unittest import mock

@@ -10,8 +10,6 @@ early. A last life without crashes must bring everything to its end. Time slices
 many (`small_steps`). Between the requests of a step another connection reads blocks of the log (ADR 0027).
 """
 
-from __future__ import annotations
-
 import contextlib
 import random
 import sys

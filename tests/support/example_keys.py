@@ -3,8 +3,6 @@
 python -m tests.support.example_keys examples/configs
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 from pathlib import Path

@@ -7,8 +7,6 @@ a terminal in the README: commands are run against a server of their own and pri
 rich draws it. They are chosen so that nothing they print depends on the time.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

@@ -1,7 +1,5 @@
 """A server that records what clients send in clear and under TLS, whatever it offers in INFO."""
 
-from __future__ import annotations
-
 import json
 import socket
 import ssl

@@ -1,7 +1,5 @@
 """A JetStream client of a `Machine`: create streams and consumers, publish, pull, acknowledge, inspect."""
 
-from __future__ import annotations
-
 from typing import Any, Final
 
 import msgspec

@@ -4,8 +4,6 @@ Publishers keep a window of unacked messages, a worker double-acks, an eraser wr
 file outside the server that is synced; what each message must hold follows from its number.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import random

@@ -17,8 +17,6 @@ everything that is gone from QUEUE, PIPE and EVENTS is asked for its reason); th
 `python -m tests.support.kill_loop --kills 100` prints a summary and exits 1 when a promise was broken.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import random

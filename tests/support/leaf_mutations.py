@@ -4,8 +4,6 @@ A mutation replaces one function while it is active, and breaks one promise. A s
 `SEEDS_MAX` seeds proves nothing about that promise.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, Final
 

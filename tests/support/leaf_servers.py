@@ -5,8 +5,6 @@ other. `Servers` lets machines come to rest together: as long as a link has some
 `joined` has a relay between two server processes.
 """
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator

@@ -13,8 +13,6 @@ it. In the end the link stays, and within a bounded time every copy must be comp
 delivered, and each side reach the streams of the other.
 """
 
-from __future__ import annotations
-
 import random
 from typing import Any, Final
 

@@ -4,8 +4,6 @@ Requests go through as they are. So every answer of the JetStream API, of servic
 stored message and every INFO may be changed, and commands get as far as a real server takes them.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import socket

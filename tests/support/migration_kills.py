@@ -5,8 +5,6 @@ what is pending. A cluster's snapshot does not say which messages of a consumer 
 of them between ack floor and last delivery are.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Sequence
 from pathlib import Path

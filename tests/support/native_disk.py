@@ -9,8 +9,6 @@ a power failure while threads wait. Besides, a call may be interrupted (EINTR), 
 descriptor be refused (EMFILE). What a job's outcome means for its commit is decided as the server's `Committer` does.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import errno

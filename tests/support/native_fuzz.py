@@ -9,8 +9,6 @@ of their own. Inputs are made in blocks: the number of the block that ended such
 prints each of its inputs before the call.
 """
 
-from __future__ import annotations
-
 import argparse
 import gc
 import os

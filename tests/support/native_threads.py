@@ -5,8 +5,6 @@ Then a store commits by such threads, while its streams are deleted, its files c
 `NativeCommits` runs commits as the server's `Committer` does, for simulations without a loop.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import select

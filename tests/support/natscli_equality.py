@@ -10,8 +10,6 @@ same, `+` prints JSON without `-j`, `@` is run by the user of the system account
 words, `?` leaves the words out, `%` runs at a terminal until it prints the pattern `until`.
 """
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import json

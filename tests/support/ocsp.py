@@ -1,7 +1,5 @@
 """An authority with OCSP: certificates that name a responder, and the responder, which does as a test says."""
 
-from __future__ import annotations
-
 import base64
 import ipaddress
 import ssl

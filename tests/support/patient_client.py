@@ -8,8 +8,6 @@ and watchers of nats-py take theirs as an argument: `subscription.next_msg(PATIE
 CONSUMER.INFO was answered, and none has been handled yet (at a load of 7 one read in some thousands).
 """
 
-from __future__ import annotations
-
 from typing import Any, Final
 
 from nats.aio.client import Client

@@ -11,8 +11,6 @@ write or to some; what was confirmed is judged on what the device has taken. Nee
 mkfs of the file system.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import ctypes

@@ -10,8 +10,6 @@ per step, for the streams and consumers of nats-server work side by side. What c
 No time passes on the engine, and little on nats-server: every time in a program is far away.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import select

@@ -3,8 +3,6 @@
 A program knows nothing about what its steps will bring: names come from small pools, so that most steps meet something.
 """
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Callable, Sequence

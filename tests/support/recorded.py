@@ -5,8 +5,6 @@ The default tier compares the engine with `tests/jetstream/recorded/*.json` and 
 fails the default tier, and either the tier `reference` fails too, or it records the new answer.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """A relay in front of a server: connections that a test can change, hold back and cut."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Callable
 from contextlib import suppress

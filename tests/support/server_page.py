@@ -1,7 +1,5 @@
 """The parts of docs/server.md that are made from the server's own tables; a test holds the page to them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable
 from typing import Final

@@ -1,7 +1,5 @@
 """What a server sends, as operations: a rig reads the answers of a server without the client."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from natsctl.wire.ops import ERR, INFO, OK, PING, PONG, Op

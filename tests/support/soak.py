@@ -8,8 +8,6 @@ is read every few seconds; it is called flat when the median of the last quarter
 until then caches warm up, and the 10,000 connections gather that have ended and are remembered for monitoring.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import random

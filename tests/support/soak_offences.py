@@ -8,8 +8,6 @@ nodes.
 `CONFIG` has what they need; both servers read it. Good clients come without credentials.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

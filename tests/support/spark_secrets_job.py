@@ -3,8 +3,6 @@
 Plans and failures are printed; the pages and the REST answers of Spark's UI are written to a folder.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import urllib.request

@@ -1,7 +1,5 @@
 """Messages that tests append together."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -5,8 +5,6 @@ and whether that was confirmed, and every state its journal and metadata went th
 stream with it. `draw_plan` draws the faults of one life of the store; a `Report` counts those of a session.
 """
 
-from __future__ import annotations
-
 import errno
 import random
 from collections import Counter

@@ -5,8 +5,6 @@ A mutation replaces one function while it is active, and breaks one promise. A s
 leaf nodes as well.
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 from array import array

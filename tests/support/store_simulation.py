@@ -16,8 +16,6 @@ The real store runs unmodified; only the disk and the clock are simulated. The c
 the messages that a stream holds always ascend, and those of an empty stream begin with the clock's.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import random

@@ -1,7 +1,5 @@
 """What tests of the engine publish with headers, and the messages that a stream then has."""
 
-from __future__ import annotations
-
 import base64
 from typing import Any, NamedTuple
 

@@ -6,8 +6,6 @@ one that was killed, what the server said of its content (`expected.json`), and 
 4 KiB, so that a small folder holds sealed, rewritten, merged and compressed ones.
 """
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import hashlib

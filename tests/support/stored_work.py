@@ -10,8 +10,6 @@ Run once for each version from now on, as stored_version.py is; `tests/store/tes
   incremental export; the store of the server.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

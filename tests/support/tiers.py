@@ -4,8 +4,6 @@
 fuzz` runs one of them, `pytest -m ""` everything. docs/CONTRIBUTING.md has the table.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections import defaultdict

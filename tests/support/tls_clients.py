@@ -1,7 +1,5 @@
 """Files, in-process servers and hand-written clients for tests of TLS and WebSocket."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import ssl

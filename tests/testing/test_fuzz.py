@@ -1,7 +1,5 @@
 """Each kind of spoilt input finds no fault in what reads it."""
 
-from __future__ import annotations
-
 import random
 from importlib import import_module
 

@@ -1,7 +1,5 @@
 """Servers for the tests of users: as documents say, alone, and gone afterwards."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

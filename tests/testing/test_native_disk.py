@@ -1,7 +1,5 @@
 """Commits that native threads write on the simulated disk keep every promise, and a fault of theirs is noticed."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable
 from typing import Any

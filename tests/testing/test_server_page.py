@@ -1,7 +1,5 @@
 """docs/server.md says what the server's own tables say."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Blocks of S2 for tests, element by element, with what they decode to."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Final
 

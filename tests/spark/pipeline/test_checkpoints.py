@@ -1,7 +1,5 @@
 """How far a checkpoint says that queries are, and how far behind that is."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

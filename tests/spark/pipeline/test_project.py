@@ -1,7 +1,5 @@
 """What a pipeline's two files say, and what is wrong with them, by line."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

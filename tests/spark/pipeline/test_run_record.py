@@ -1,7 +1,5 @@
 """What Spark says of an update, and where in a file that is."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any

@@ -3,8 +3,6 @@
 The storage of a pipeline under the name that Spark is told.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 from types import SimpleNamespace

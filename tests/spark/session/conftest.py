@@ -1,7 +1,5 @@
 """Nothing of this machine: no Java but those that a test makes, and caches of its own."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

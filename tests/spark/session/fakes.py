@@ -1,7 +1,5 @@
 """Javas and Sparks that are none: programs and folders that look like them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 

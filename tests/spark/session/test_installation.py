@@ -3,8 +3,6 @@
 The folders that Spark and Java are started from, and compiled modules.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor

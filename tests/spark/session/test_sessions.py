@@ -1,7 +1,5 @@
 """A real Spark on the packaged Java, on a machine whose PATH has none: work, Ctrl-C, and nothing left behind."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

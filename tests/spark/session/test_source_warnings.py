@@ -1,7 +1,5 @@
 """Warnings of the data source reach the user of a session, once for all tasks that have the same."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 

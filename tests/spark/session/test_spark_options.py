@@ -1,7 +1,5 @@
 """What may be said about a session, and what natsctl says by itself."""
 
-from __future__ import annotations
-
 import re
 import sys
 import traceback

@@ -1,7 +1,5 @@
 """The Java process of Spark: its start, its failures, its end, and the archive of classes for it."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Backups for tests of the Spark source: written from given messages, and read back as rows."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Sequence

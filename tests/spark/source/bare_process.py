@@ -5,8 +5,6 @@ Spark: `create` makes sources of their class, `plan` asks each for a reader and 
 `write` has the first write rows in a task and commits it.
 """
 
-from __future__ import annotations
-
 import importlib.abc
 import sys
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """A server that does what real ones do seldom: a script of raw bytes."""
 
-from __future__ import annotations
-
 import json
 import socket
 from collections.abc import Callable, Iterator

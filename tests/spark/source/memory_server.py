@@ -4,8 +4,6 @@ Everything above the socket is the product's own: `connected` has `Link` talk to
 can be killed after so many messages (`lives`). Real servers pass the same tests.
 """
 
-from __future__ import annotations
-
 import random
 import re
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """What tests of reads share: a login, an API, shapes, and the sequences that a read gives."""
 
-from __future__ import annotations
-
 import re
 from typing import Final
 

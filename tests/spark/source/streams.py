@@ -1,7 +1,5 @@
 """Streams for tests of the Spark source, made and filled over its own connection."""
 
-from __future__ import annotations
-
 import time
 from base64 import b64decode
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """A streaming read through a durable consumer, its calls made as Spark makes them, on both servers."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Acknowledgements are found in raw bytes, however they are cut and whatever stands between them."""
 
-from __future__ import annotations
-
 import pytest
 
 from natsctl.spark.source.acks import AckParser, Answers, Refusal

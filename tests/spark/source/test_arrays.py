@@ -1,7 +1,5 @@
 """Batches are what PySpark wants of a schema, whatever was stored."""
 
-from __future__ import annotations
-
 import datetime as dt
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Backups as tables: everything that an archive holds, however it is cut, and nothing that it holds no more."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import random

@@ -1,7 +1,5 @@
 """Backups that servers made, as tables: the rows are what the server holds."""
 
-from __future__ import annotations
-
 import random
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Blocks of natsctl's log: the same rows as by a consumer, wherever they are offered."""
 
-from __future__ import annotations
-
 import random
 import struct
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """However the rows of a write are cut into tasks, and however often it is killed and run again, each is stored once."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """The source as Spark asks it for readers, and where the server is."""
 
-from __future__ import annotations
-
 import json
 import pickle
 import socket

@@ -1,7 +1,5 @@
 """Ranges are read whole, in order, once, by whatever way, and nothing is left behind."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import replace
 

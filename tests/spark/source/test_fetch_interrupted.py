@@ -1,7 +1,5 @@
 """Reads under lost connections, consumers taken away, servers that lag, and logins that may little."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from dataclasses import replace

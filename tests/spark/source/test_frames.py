@@ -1,7 +1,5 @@
 """Windows of frames: read at once, they hold what they hold when read one by one."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pyarrow as pa

@@ -1,7 +1,5 @@
 """What the source asks JetStream, on both servers."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The blocking connection: logins, TLS, whole messages, errors, servers that go."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import nkeys

@@ -1,7 +1,5 @@
 """What is gone is told exactly, or passed over where that is allowed."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

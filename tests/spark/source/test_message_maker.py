@@ -1,7 +1,5 @@
 """Rows become protocol lines: subjects, payloads, headers, ids."""
 
-from __future__ import annotations
-
 import json
 import re
 from decimal import Decimal

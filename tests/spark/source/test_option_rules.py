@@ -1,7 +1,5 @@
 """Every option in every place either changes the reader or writer that Spark gets, or is refused with a reason."""
 
-from __future__ import annotations
-
 import enum
 import json
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Outages: servers that are killed and started again while the source reads and writes; the clock is turned."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Compressed payloads become what they were, each by itself; what is damaged is null, or an error."""
 
-from __future__ import annotations
-
 import gzip
 import zlib
 from collections.abc import Callable

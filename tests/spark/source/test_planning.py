@@ -1,7 +1,5 @@
 """Which ranges a batch reads, and how they are split: on both servers, by calling the planner."""
 
-from __future__ import annotations
-
 import itertools
 import json
 

@@ -1,7 +1,5 @@
 """Publishing to real servers: windows, refusals, connections that end, order."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace

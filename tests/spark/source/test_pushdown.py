@@ -1,7 +1,5 @@
 """What of WHERE becomes ranges and subjects."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest

@@ -1,7 +1,5 @@
 """The source travels by value: to processes that have pyspark and pyarrow and nothing of natsctl."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The options' texts, faults and table."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

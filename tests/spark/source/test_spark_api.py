@@ -1,7 +1,5 @@
 """The source on releases of Spark that lack a part of the API: what is there works, what is not is refused in words."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """A streaming query's calls, made as Spark makes them, on both servers."""
 
-from __future__ import annotations
-
 import random
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The writers as Spark calls them, without Spark: ids over attempts, the ledger, commits, what is refused."""
 
-from __future__ import annotations
-
 import logging
 import re
 import time

@@ -4,8 +4,6 @@ The first input that is not taken as it should be ends the run; its bytes are ke
 again. An input that takes longer than `HANG_S` is a fault too.
 """
 
-from __future__ import annotations
-
 import argparse
 import random
 import signal

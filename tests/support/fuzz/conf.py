@@ -4,8 +4,6 @@ The corpus are the files of tests/server/conf/corpus where they are at hand. Inp
 them and are tried like the others.
 """
 
-from __future__ import annotations
-
 import random
 import tempfile
 from functools import lru_cache

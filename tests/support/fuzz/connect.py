@@ -4,8 +4,6 @@ Whatever comes, nobody is let in as somebody whose secret was not shown, and no 
 written to the log or sent to the client.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import random

@@ -4,8 +4,6 @@ Each input goes to the parser whole and in pieces, which must read the same; and
 client must go on being served.
 """
 
-from __future__ import annotations
-
 import random
 from typing import Final
 

@@ -4,8 +4,6 @@ Each input goes to the parser whole and in pieces, which must read the same oper
 a session of a broker beside which another client must go on being served.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from typing import Final

@@ -3,8 +3,6 @@
 Nothing that `ProxyHeader` holds may grow beyond one header of version 1 or the fixed part of one of version 2.
 """
 
-from __future__ import annotations
-
 import random
 from typing import Final
 

@@ -3,8 +3,6 @@
 What a message becomes when it is inflated keeps its limit, and a close frame is answered or refused.
 """
 
-from __future__ import annotations
-
 import random
 import zlib
 from typing import Final, NamedTuple

@@ -1,7 +1,5 @@
 """Every case of permissions and limits with what the offender sees: the table that tests run and docs show."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final

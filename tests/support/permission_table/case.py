@@ -1,7 +1,5 @@
 """One case of what clients may do and what they see when they may not, and its steps with a running server."""
 
-from __future__ import annotations
-
 import base64
 import json
 import re

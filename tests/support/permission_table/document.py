@@ -1,7 +1,5 @@
 """The table as a page for people, docs/permissions.md."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Final
 
