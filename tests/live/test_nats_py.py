@@ -46,7 +46,6 @@ async def orders(js: JetStreamContext) -> JetStreamContext:
     return js
 
 
-@pytest.fixture
 async def fill(js: JetStreamContext, count: int) -> None:
     acks = await asyncio.gather(*(js.publish("ORDERS.new", b"%d" % number) for number in range(count)))
     assert [ack.seq for ack in acks] == list(range(1, count + 1))
