@@ -81,7 +81,7 @@ class KeyValueBucket:
         self.name = name
         self.info = info
         self.stream = KV.stream_of(name)
-        config: Any = info.raw.get("config")
+        config: Any = info.raw.get("config", {})
         plain = isinstance(config, dict) and not (config.get("mirror") or config.get("mirror_direct"))
         if not plain or not isinstance(config.get("allow_direct", False), bool):
             _ = info.value  # typed configurations take longer to import than a value to be read

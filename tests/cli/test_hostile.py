@@ -253,6 +253,12 @@ def test_a_name_leads_nowhere_and_drives_no_terminal(lied: Run, tmp_path: Path, 
     assert not [char for char in done.out + done.err if not (char.isprintable() or char == "\n")]
 
 
+def test_an_answer_without_a_configuration_makes_no_backup(lied: Run) -> None:
+    done = lied(lambda value: {}, "str", "backup", "S", "target")
+    assert done.code == 1 and "the answer about the snapshot of S has no configuration" in done.err
+    assert not Path("target").exists()
+
+
 @pytest.mark.both
 def test_consumers_and_streams_whose_files_would_have_one_name_are_both_saved(natsctl: Run, tmp_path: Path) -> None:
     for stream in ("A", "A_consumer_B"):

@@ -43,7 +43,7 @@ def seeds(small: int, count: int) -> Iterable[Any]:
 
 
 def sized(small: int, count: int) -> int:
-    """Return how many rounds a loop makes: `count` at full size, else `small`."""
+    """Return how many rounds a loop of a test marked `sized` makes: `count` at full size, else `small`."""
     return count if full else small
 
 
@@ -153,7 +153,8 @@ def _implied(item: pytest.Item) -> Iterable[str]:
         yield from ("live", "reference")
     if "spark" in fixtures:
         yield "spark"
-    if full and getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
+    is_property = getattr(getattr(item, "obj", None), "is_hypothesis_test", False)
+    if full and (is_property or item.get_closest_marker("sized")):
         yield "fuzz"
 
 

@@ -221,7 +221,9 @@ class BackupSnapshot(_SaveAttempts[Sink]):
             answer = await manager.requests.ask(
                 endpoints.STREAM_SNAPSHOT, self._stream, body=_request(inbox, self._options), timeout_s=wait_s
             )
-            config, state = answer.raw.get("config") or {}, answer.raw.get("state") or {}
+            config, state = answer.raw.get("config"), answer.raw.get("state") or {}
+            if not config:
+                raise ProtocolError(f"the answer about the snapshot of {self._stream} has no configuration")
             self._progress.total_bytes = int(state.get("bytes") or 0)
             self._on_progress(self._progress)
             await self._receive(connection, subscription)

@@ -83,6 +83,7 @@ def _differs(whole: bytes, damaged: bytes) -> bool:
         return True
 
 
+@pytest.mark.sized
 @pytest.mark.parametrize("name", ["v1", "v2", "server", "directory", "one.tgz", "one.tar"])
 def test_damage_ends_neither_as_success_nor_as_an_interruption(offline: Run, forms: dict[str, Form], name: str) -> None:
     form = forms[name]

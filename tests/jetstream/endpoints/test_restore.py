@@ -111,6 +111,7 @@ def test_a_stream_comes_back_as_it_was(version: int, storage: str) -> None:
 
 
 @pytest.mark.parametrize("crash", CRASHES)
+@pytest.mark.sized
 def test_a_crash_in_any_call_to_the_disk_leaves_all_or_nothing(crash: Callable[[SimDisk], None]) -> None:
     jet = Jet()
     jet.stream()
