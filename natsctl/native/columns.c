@@ -838,7 +838,7 @@ static PyObject *pack_column(PyObject *module, PyObject *object)
         high = numbers[at] > high ? numbers[at] : high;
     }
     unsigned bits = 0, filled = 0;
-    while (bits < 32 && high - low >> bits)
+    while (bits < 32 && (high - low) >> bits)
         bits++;
     allocfunc allocate = (allocfunc)PyType_GetSlot(packed_type, Py_tp_alloc);
     PackedColumn *packed = bits < 32 ? (PackedColumn *)allocate(packed_type, 0) : NULL;
