@@ -531,6 +531,7 @@ class Shell:
         while broker.dirty:
             dirty = broker.take_dirty()
             if len(dirty) > FLUSHED:
+                dirty.sort(key=lambda session: session.last_active_ns < self._rested_ns)  # who has asked goes first
                 self._unflushed += dirty[FLUSHED:]
                 del dirty[FLUSHED:]
                 self.wake()
