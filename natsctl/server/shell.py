@@ -173,12 +173,7 @@ It takes the kind of connection, and whether the chain is a server's; it returns
 
 class Shell:
     def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        log: Log,
-        broker: Broker,
-        engine: Engine | None,
-        write_deadline_s: float,
+        self, loop: asyncio.AbstractEventLoop, log: Log, broker: Broker, engine: Engine | None, write_deadline_s: float
     ) -> None:
         """Bind the parts; without JetStream there is neither engine nor committer."""
         self.loop = loop
@@ -209,10 +204,9 @@ class Shell:
         self.leaf_write_retry = True
         self._ended: deque[ClientConnection] = deque()
         self._is_turn_due = False
-        self._read_bytes = 0
+        self._read_bytes = self._gather_until_ns = 0
         self._chunks = self._gathered = self._expected = 0
         """Chunks read since the last look for more, since the last turn, and before the last commit."""
-        self._gather_until_ns = 0
         self._has_more = False
         """The engine goes on with something in the next turn; answers do not wait for that."""
         self._handshakes_end_s = 0.0
@@ -225,7 +219,6 @@ class Shell:
         self._pause_ns = MAX_PAUSE_NS
         """Average time from there to the next input."""
         self._buffer = memoryview(bytearray(READ_BYTES))
-        self._crowd_buffer = self._buffer[:CROWD_READ_BYTES]
         self._silent: dict[ClientConnection, None] = {}
         """Connections that have sent nothing yet."""
         self._unread: deque[ClientConnection] = deque()
@@ -299,7 +292,7 @@ class Shell:
 
     def read_buffer(self) -> memoryview:
         """Return the buffer for the next input of any connection; it is short while many wait for their turns."""
-        return self._crowd_buffer if is_crowded(self.broker) else self._buffer
+        return self._buffer[:CROWD_READ_BYTES] if is_crowded(self.broker) else self._buffer
 
     def take_read(self, size: int) -> bytes:
         """Return the input that the loop has read into the buffer."""
