@@ -253,10 +253,26 @@ def test_a_name_leads_nowhere_and_drives_no_terminal(lied: Run, tmp_path: Path, 
     assert not [char for char in done.out + done.err if not (char.isprintable() or char == "\n")]
 
 
-def test_an_answer_without_a_configuration_makes_no_backup(lied: Run) -> None:
-    done = lied(lambda value: {}, "str", "backup", "S", "target")
-    assert done.code == 1 and "the answer about the snapshot of S has no configuration" in done.err
+@pytest.mark.parametrize("options", [(), ("--replay",)])
+def test_an_answer_without_a_configuration_makes_no_backup(lied: Run, options: tuple[str, ...]) -> None:
+    done = lied(lambda value: {}, "str", "backup", "S", "target", *options)
+    assert done.code == 1 and "the answer about S has no configuration" in done.err
     assert not Path("target").exists()
+
+
+@pytest.mark.parametrize("words", ["backup OUT", "str backup S target --replay"])
+def test_a_consumer_without_a_configuration_makes_no_backup(lied: Run, words: str) -> None:
+    def bare(value: Any) -> Any:
+        entries = value.get("consumers") if isinstance(value, dict) else None
+        return (
+            {**value, "consumers": [{k: v for k, v in one.items() if k != "config"} for one in entries]}
+            if entries
+            else value
+        )
+
+    done = lied(bare, *words.split())
+    assert done.code == 1 and "has no configuration" in done.err
+    assert not Path(words.split()[-1 if words.startswith("backup") else 3]).exists()
 
 
 @pytest.mark.both

@@ -25,7 +25,7 @@ from natsctl.api.errors import ApiResponseError, ConflictError, StorageError, Us
 from natsctl.api.update_losses import Loss, consumer_losses, stream_losses
 from natsctl.api.versions import LEVEL_KEY, REQUIRED_LEVEL_KEY, VERSION_KEY
 from natsctl.client.backup.archives import is_since
-from natsctl.client.backup.manifest import META_NAME, checked_name, created_now, small_file
+from natsctl.client.backup.manifest import META_NAME, checked_name, configuration_in, created_now, small_file
 from natsctl.client.backup.save import save_stream
 from natsctl.client.backup.transfer import OnProgress, RetryingManager, ignore_progress
 from natsctl.client.backup.writer import part_of
@@ -96,11 +96,12 @@ async def _save_stream(
     log(f"Stream {stream} to {folder / name}")
     saved.streams.append(stream)
     for answer in await manager.consumer_list(stream):
-        durable = (answer.raw.get("config") or {}).get("durable_name")
+        kept = configuration_in(answer.raw, f"consumer {answer.raw.get('name')}")
+        durable = kept.get("durable_name")
         if not durable:
             continue
         stem = f"stream_{stream}_consumer_{checked_name('consumer', str(durable))}"
-        consumer = {"name": durable, "stream": stream, "config": without_server_metadata(answer.raw["config"])}
+        consumer = {"name": durable, "stream": stream, "config": without_server_metadata(kept)}
         name = _write(part, stem, "consumer", consumer)
         log(f"Consumer {stream} > {durable} to {folder / name}")
         saved.consumers.append(f"{stream} > {durable}")
@@ -111,7 +112,7 @@ async def _save_templates(manager: Manager, part: Path, folder: Path, saved: Acc
         return
     for template in await manager.template_names():
         stem = f"stream_template_{checked_name('template', str(template))}"
-        configuration = (await manager.template_info(template)).raw.get("config") or {}
+        configuration = configuration_in((await manager.template_info(template)).raw, f"template {template}")
         name = _write(part, stem, "stream_template", configuration)
         log(f"Stream Template {template} to {folder / name}")
         saved.templates.append(template)

@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import stat
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -53,6 +53,14 @@ def checked_name(noun: str, name: str) -> str:
     if not is_valid_name(name) or any("\ud800" <= char <= "\udfff" for char in name):
         raise ProtocolError(f"the server lists a {noun} called {name!r}, a name that no {noun} can have")
     return name
+
+
+def configuration_in(answer: Mapping[str, Any], asset: str) -> dict[str, Any]:
+    """Return the configuration that an answer has; raises ProtocolError without one: the backup could not be used."""
+    config: dict[str, Any] | None = answer.get("config")
+    if not config:
+        raise ProtocolError(f"the answer about {asset} has no configuration")
+    return dict(config)
 
 
 def data_name_of(version: int) -> str:

@@ -38,7 +38,15 @@ from natsctl.api.errors import ApiResponseError, ErrCode, ProtocolError
 from natsctl.api.stream import StreamState
 from natsctl.api.times import parse_time
 from natsctl.client.backup.archives import FormatFinder, OnRead, ignore_read, rewrite, run_in_thread, summarise
-from natsctl.client.backup.manifest import DATA_NAME, Document, MadeOn, Manifest, is_single_file, new_manifest
+from natsctl.client.backup.manifest import (
+    DATA_NAME,
+    Document,
+    MadeOn,
+    Manifest,
+    configuration_in,
+    is_single_file,
+    new_manifest,
+)
 from natsctl.client.backup.reader import BackupData, Form, OpenBackup
 from natsctl.client.backup.transfer import (
     OnProgress,
@@ -221,9 +229,7 @@ class BackupSnapshot(_SaveAttempts[Sink]):
             answer = await manager.requests.ask(
                 endpoints.STREAM_SNAPSHOT, self._stream, body=_request(inbox, self._options), timeout_s=wait_s
             )
-            config, state = answer.raw.get("config"), answer.raw.get("state") or {}
-            if not config:
-                raise ProtocolError(f"the answer about the snapshot of {self._stream} has no configuration")
+            config, state = configuration_in(answer.raw, self._stream), answer.raw.get("state") or {}
             self._progress.total_bytes = int(state.get("bytes") or 0)
             self._on_progress(self._progress)
             await self._receive(connection, subscription)
@@ -302,7 +308,7 @@ async def listed_consumers(manager: Manager, stream: str) -> list[ArchivedConsum
     for answer in await manager.consumer_list(stream):
         info = answer.value
         floor = info.ack_floor
-        config = msgspec.convert(answer.raw.get("config") or {}, ConsumerConfig)
+        config = msgspec.convert(configuration_in(answer.raw, f"consumer {info.name}"), ConsumerConfig)
         acked = config.ack_policy != "none"
         reached = floor if acked else info.delivered
         progress = Reached(reached.consumer_seq, reached.stream_seq, floor.consumer_seq, floor.stream_seq)
@@ -317,7 +323,7 @@ class ArchiveReplay(_SaveAttempts[BackupWriter]):
         """Return the stream's configuration and state, once all of its data is written."""
         self._begin()
         info = (await manager.stream_info(self._stream)).raw
-        config, said = dict(info.get("config") or {}), msgspec.convert(info.get("state") or {}, StreamState)
+        config, said = configuration_in(info, self._stream), msgspec.convert(info.get("state") or {}, StreamState)
         self._progress.total_bytes = said.bytes
         self._on_progress(self._progress)
         consumers = await listed_consumers(manager, self._stream) if self._options.consumers else []
