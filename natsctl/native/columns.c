@@ -377,7 +377,8 @@ static int open_column(int kind, PyObject *object, Py_buffer *column)
 }
 
 /* Opens a column for each letter: b, i and q have 1, 4 and 8 bytes a number, n may be packed instead of 4;
-   a capital one is written to, and may not overlap with another. `?` behind the letter allows None. -1 with an exception set, and then none is open. */
+   a capital one is written to, and may not overlap with another. `?` behind the letter allows None. Returns -1 with an
+   exception set if one cannot be opened, and then none is open. */
 static int open_columns(const char *kinds, PyObject *const *args, Py_buffer *columns)
 {
     unsigned written = 0;

@@ -524,7 +524,8 @@ class Shell:
         while broker.dirty:
             dirty = broker.take_dirty()
             if len(dirty) > FLUSHED:
-                dirty.sort(key=lambda session: session.last_active_ns < self._rested_ns)  # who has asked goes first
+                # Clients that have just sent something go first.
+                dirty.sort(key=lambda session: session.last_active_ns < self._rested_ns)
                 self._unflushed += dirty[FLUSHED:]
                 del dirty[FLUSHED:]
                 self.wake()

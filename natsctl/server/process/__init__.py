@@ -24,7 +24,7 @@ def import_msgspec() -> None:
 
 
 class _NoTls(ModuleType):
-    """Has the place of `ssl` while asyncio and uvloop take classes, errors and numbers from it."""
+    """Stands in for `ssl` while asyncio and uvloop take classes, errors and numbers from it."""
 
     def __getattr__(self, name: str) -> object:
         if name.startswith("__"):
