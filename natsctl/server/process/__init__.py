@@ -24,7 +24,7 @@ def import_msgspec() -> None:
 
 
 class _NoTls(ModuleType):
-    """Stands in for `ssl` while asyncio and uvloop take classes, errors and numbers from it."""
+    """Replaces `ssl` during the import of asyncio and uvloop: they take classes, errors and numbers from it."""
 
     def __getattr__(self, name: str) -> object:
         if name.startswith("__"):
