@@ -4,7 +4,11 @@
 with its texts.
 """
 
+import codecs
+from collections.abc import Sequence
 from functools import cache
+from io import BytesIO
+from itertools import islice
 from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
@@ -33,6 +37,57 @@ def encode(value: object) -> bytes:
     return raw
 
 
+BYTES_PER_COST: Final = 2048
+"""Bytes of JSON that cost as much to read or write as one message."""
+COPY_STEP: Final = 1 << 20
+"""Bytes of encoded text that one step copies: less than a millisecond."""
+COPIED_PER_COST: Final = 4 * BYTES_PER_COST
+ENCODED_ITEMS: Final = 1024
+TEXT_STEP: Final = 64 << 10
+
+HOLE: Final[Any] = msgspec.Raw(b"\0")
+"""The place in a value for a long list, map or string: `filling` puts its text there. No other text has a zero byte."""
+
+
+def filling(value: object, *texts: Sequence[bytes]) -> Steps[bytes]:
+    """Encode a value with the pieces of a text for each `HOLE`, in steps: they may be tens of megabytes."""
+    pieces: list[bytes] = []
+    for around, text in zip(encode(value).split(bytes(HOLE)), (*texts, ()), strict=True):
+        pieces += (around, *text)
+    found, copied = (
+        BytesIO(bytes(sum(map(len, pieces)))),
+        0,
+    )  # of the right size, so that neither it nor bytes are copied
+    for piece in pieces:
+        for at in range(0, len(piece), COPY_STEP):
+            copied += found.write(memoryview(piece)[at : at + COPY_STEP])
+            if copied >= COPY_STEP:
+                yield copied // COPIED_PER_COST
+                copied = 0
+    return found.getvalue()
+
+
+def encoding_items(items: list[Any] | dict[str, Any]) -> Steps[list[bytes]]:
+    """Return the text of a list or a map in pieces."""
+    pairs, rest = isinstance(items, dict), iter(items.items() if isinstance(items, dict) else items)
+    pieces = [b"{" if pairs else b"["]
+    while some := list(islice(rest, ENCODED_ITEMS)):
+        text = encode(dict(some) if pairs else some)
+        pieces += (text[1:-1], b",")
+        yield 1 + len(text) // BYTES_PER_COST
+    pieces[1 if len(pieces) == 1 else -1 :] = [b"}" if pairs else b"]"]
+    return pieces
+
+
+def encoding_text(raw: bytes) -> Steps[list[bytes]]:
+    """Return a string of UTF-8, invalid bytes replaced, in pieces."""
+    decoder, pieces = codecs.getincrementaldecoder("utf-8")("replace"), [b'"']
+    for at in range(0, len(raw), TEXT_STEP):
+        pieces.append(encode(decoder.decode(raw[at : at + TEXT_STEP], at + TEXT_STEP >= len(raw)))[1:-1])
+        yield TEXT_STEP // BYTES_PER_COST
+    return [*pieces, b'"']
+
+
 class _Decoders(dict[Any, Any]):
     """One compiled decoder per type, made when first asked for."""
 
@@ -42,10 +97,6 @@ class _Decoders(dict[Any, Any]):
 
 
 _decoder_of = _Decoders()
-
-
-BYTES_PER_COST: Final = 2048
-"""Bytes of JSON that cost as much to read as one message."""
 
 
 def decoding(raw: bytes, wanted: type[M], plain: bool = False) -> Steps[M]:

@@ -24,6 +24,7 @@ from natsctl.broker.postponed import PostponedMessages
 from natsctl.broker.routes import NO_ROUTE, Recipient, Route, Routes
 from natsctl.broker.subscription import (
     COPY_LIMIT,
+    CRLF,
     Answer,
     Delivery,
     DeliveryBatchHandler,
@@ -550,8 +551,8 @@ class Account:
                 if size <= COPY_LIMIT:
                     out.append(head + tail)
                 else:
-                    out.append(head)
-                    out.append(tail)
+                    out += (head + tail, payload, CRLF)
+                    session.pending_bytes += size + len(CRLF)
                 session.pending_bytes += len(head) + len(tail)
                 session.out_msgs += 1
                 sub.delivered += 1

@@ -203,16 +203,17 @@ RunEntry: TypeAlias = "tuple[int, PublishRun, int]"
 Delivery: TypeAlias = tuple[bytes, bytes, bytes, bytes]
 """(subject, reply, header, payload)"""
 COPY_LIMIT: Final = 4096
-"""Bytes of payload above which head and body are written as two pieces, to save the copy."""
+"""Bytes of payload above which it is a part of the output by itself, to save the copy."""
+CRLF: Final = b"\r\n"
 SIZE_LINES: Final = [b""] * (COPY_LIMIT + 1)
 """Ends of message heads, by size, that are looked up once they were formatted."""
 
 
 def plain_tail(reply: bytes, payload: bytes) -> bytes:
-    """Return the rest of MSG after the sid: reply, size and payload."""
+    """Return the rest of MSG after the sid: reply, size and payload, if that is not a part by itself."""
     size = len(payload)
     if size > COPY_LIMIT:
-        return b"".join((reply, b" " if reply else b"", b"%d\r\n" % size, payload, b"\r\n"))
+        return b"%b %d\r\n" % (reply, size) if reply else b"%d\r\n" % size
     tail = (SIZE_LINES[size] or _size_line(size)) + payload + b"\r\n"
     return reply + b" " + tail if reply else tail
 
@@ -223,9 +224,12 @@ def _size_line(size: int) -> bytes:
 
 
 def header_tail(reply: bytes, header: bytes, payload: bytes) -> bytes:
-    """Return the rest of HMSG after the sid: reply, sizes, header and payload."""
-    size = len(header)
-    tail = b"%d %d\r\n%b%b\r\n" % (size, size + len(payload), header, payload)
+    """Return the rest of HMSG after the sid: reply, sizes, header, and payload if that is not a part by itself."""
+    size, body = len(header), len(payload)
+    if body <= COPY_LIMIT:
+        tail = b"%d %d\r\n%b%b\r\n" % (size, size + body, header, payload)
+    else:
+        tail = b"%d %d\r\n%b" % (size, size + body, header)
     return reply + b" " + tail if reply else tail
 
 
@@ -308,6 +312,10 @@ def _message_frames(
         if header and headers:
             frame = b"HMSG %b%b" % (subject, sid) + header_tail(reply, header, payload)
             body += len(header)
+            if size > COPY_LIMIT:
+                out += (frame, payload)
+                room -= len(frame) + size
+                frame = CRLF
         elif size <= COPY_LIMIT:
             if reply:
                 frame = b"MSG %b%b%b %d\r\n%b\r\n" % (subject, sid, reply, size, payload)
@@ -315,9 +323,9 @@ def _message_frames(
                 frame = b"MSG %b%b%d\r\n%b\r\n" % (subject, sid, size, payload)
         else:
             frame = b"MSG %b%b%b%d\r\n" % (subject, sid, reply and reply + b" ", size)
-            out.append(frame)
-            room -= len(frame)
-            frame = payload + b"\r\n"
+            out += (frame, payload)
+            room -= len(frame) + size
+            frame = CRLF
         out.append(frame)
         body += size
         room -= len(frame)

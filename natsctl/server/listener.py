@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias, cast
 
@@ -27,6 +27,13 @@ if TYPE_CHECKING:
 
 WRITE_BUFFER_BYTES: Final = 1 << 20
 """Bytes that the transport may hold before output waits in the session instead."""
+
+LARGE_BYTES: Final = 64 << 10
+"""Output that may leave in slices: an answer may be tens of megabytes long."""
+SLICE_BYTES: Final = 1 << 20
+"""Bytes of it that are written at once: less than a millisecond, under TLS too."""
+SMALL_BYTES: Final = 1024
+"""Average size of parts of output that are joined before they are cut into slices."""
 
 MAPPED: Final = "::ffff:"
 """The prefix of an IPv4 address on a listener of both families."""
@@ -48,8 +55,8 @@ After a read that fills the buffer, libuv reads the same socket again, up to 32 
 
 class ClientConnection(asyncio.BufferedProtocol):
     __slots__ = (
-        "_held", "_shell", "_traces", "blocked_bytes", "blocked_since", "closing", "paused", "ready", "session",
-        "slow_since", "transport",
+        "_held", "_shell", "_traces", "_unsent", "blocked_bytes", "blocked_since", "closing", "paused", "ready",
+        "session", "slow_since", "transport",
     )  # fmt: skip
 
     mark: ClassVar = "cid"
@@ -63,6 +70,8 @@ class ClientConnection(asyncio.BufferedProtocol):
         """The input, while a step of a handshake takes time."""
         self._traces: tuple[ProtocolTrace, ProtocolTrace] | None = None
         """The traces of input and output, once the log shows them."""
+        self._unsent: list[bytes | memoryview] = []
+        """Large output that leaves in slices, the last part first; the session's later output waits for its end."""
         self.session: Session
         self.transport: asyncio.Transport
         self.blocked_since = 0.0
@@ -122,11 +131,14 @@ class ClientConnection(asyncio.BufferedProtocol):
             self.transport.resume_reading()
 
     def eof_received(self) -> bool:
-        """Close when the client has closed its side, after the answers up to here."""
+        """Close when the client has closed its side, after the answers up to here; return True if that takes turns."""
         self.flush()
-        return False
+        if self._unsent and not self.closing:
+            self.close()
+        return bool(self._unsent)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._unsent.clear()
         self._shell.closed(self)
 
     def pause_writing(self) -> None:
@@ -146,14 +158,57 @@ class ClientConnection(asyncio.BufferedProtocol):
         """Move the session's output to the transport unless that is full, and close when the session asks for it."""
         session = self.session
         if self.ready and not self.blocked_since:
-            parts = session.take_output()
-            if parts and not self.transport.is_closing():
-                data = parts[0] if len(parts) == 1 else b"".join(parts)
-                if self._shell.log.tracing:
-                    self._trace(data, sent=True)
-                self._write(data)
+            if self._unsent:
+                self._shell.write_large(self)
+            else:
+                size = session.pending_bytes
+                parts = session.take_output()
+                if parts and not self.transport.is_closing():
+                    if size <= LARGE_BYTES or (size <= self.slice_bytes and self._shell.may_write(size)):
+                        self._send(parts)
+                    else:
+                        self._unsent += reversed(parts) if size > SMALL_BYTES * len(parts) else (b"".join(parts),)
+                        self._shell.write_large(self)
         if session.close_reason is not None and not self.closing:
             self.close()
+
+    def _send(self, parts: Sequence[bytes | memoryview]) -> None:
+        data = parts[0] if len(parts) == 1 and isinstance(parts[0], bytes) else b"".join(parts)
+        if self._shell.log.tracing:
+            self._trace(data, sent=True)
+        self._write(data)
+
+    @property
+    def slice_bytes(self) -> int:
+        """Bytes that may be written at once."""
+        return SLICE_BYTES
+
+    @property
+    def has_unsent(self) -> bool:
+        return bool(self._unsent)
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Size of the output that has left the session and waits here."""
+        return sum(map(len, self._unsent))
+
+    def write_slice(self) -> None:
+        """Write the next bytes of large output; after the last ones close, or flush later output."""
+        unsent, left, parts = self._unsent, self.slice_bytes, list[bytes | memoryview]()
+        while unsent and left:
+            part = unsent.pop()
+            if len(part) > left:
+                view = memoryview(part)
+                unsent.append(view[left:])
+                part = view[:left]
+            left -= len(part)
+            parts.append(part)
+        if self.transport.is_closing():
+            unsent.clear()
+        elif parts:
+            self._send(parts)
+            if not unsent:
+                (self._hang_up if self.closing else self.flush)()
 
     def _write(self, data: bytes) -> None:
         self.transport.write(data)
@@ -169,12 +224,16 @@ class ClientConnection(asyncio.BufferedProtocol):
             log.trace(f"{name} - {line}")
 
     def close(self) -> None:
-        """Close after the output that the transport holds has left, or after a bounded wait."""
+        """Close after the output that has left the session is sent, or after a bounded wait."""
         self.closing = True
+        self._shell.loop.call_later(CLOSE_WAIT_S, lambda: self.transport.abort())
+        if not self._unsent:
+            self._hang_up()
+
+    def _hang_up(self) -> None:
         if self.session.unread > MUCH_UNREAD_BYTES:
             reset_at_close(self.transport)
         self.transport.close()
-        self._shell.loop.call_later(CLOSE_WAIT_S, lambda: self.transport.abort())
 
     def pause(self) -> None:
         """Stop reading until the shell's `resume`."""

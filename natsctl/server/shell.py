@@ -2,8 +2,8 @@
 
 Chunks go into sessions as they arrive; anything that leaves waits for the turn.  A turn begins the commits of the
 streams that were appended to, lets consumers deliver a bounded number of messages, and writes each session's output
-with one call. Commits that finish, timers and new chunks ask for the next turn.  Nothing here knows the protocol or
-the API.
+with one call, or with several in later turns if it is large. Commits that finish, timers and new chunks ask for the
+next turn.  Nothing here knows the protocol or the API.
 
 Publishers that were acknowledged together send their next messages together, but not within one read of the loop.
 Before a turn that begins the sync of one stream the loop therefore reads again while it finds little input from several
@@ -155,6 +155,8 @@ FLUSHED: Final = 256
 """Sessions with output that are flushed at once: a message to thousands must not delay the others. One takes 4-9 µs."""
 FLUSHES_A_LOOK: Final = 16
 """Later flushes between two looks at the clock."""
+TURN_WRITE_BYTES: Final = 4 << 20
+"""Bytes of large outputs that are written at once; the rest leaves in later turns."""
 
 LAG_KEPT_S: Final = 60.0
 """Time that the worst lag of the loop is remembered."""
@@ -225,6 +227,10 @@ class Shell:
         """Those among them that are not read from, in the order of their turns."""
         self._unflushed: deque[Session] = deque()
         """Sessions that are flushed in later turns."""
+        self._writing: dict[ClientConnection, None] = {}
+        """Connections with large output that leaves in later turns."""
+        self._written_bytes = 0
+        """Size of large output that was written since the last turn."""
         self._overloaded: dict[StreamStore, list[ClientConnection]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ns = 0
@@ -440,7 +446,7 @@ class Shell:
 
     def _turn(self) -> None:
         committer, engine = self.committer, self.engine
-        self._handshakes_end_s = 0.0
+        self._handshakes_end_s, self._written_bytes = 0.0, 0
         if self._unread:
             self._read_unread()
         if self._ended:
@@ -471,6 +477,8 @@ class Shell:
                 self.wake()
         if self._unflushed:
             self._drain_more()
+        if self._writing:
+            self._write_more()
         for act in self.on_turn:
             try:
                 act()
@@ -540,6 +548,37 @@ class Shell:
             if time.monotonic() >= end:
                 self.wake()
                 return
+
+    def may_write(self, size: int) -> bool:
+        """Return whether so many bytes of large output may be written at once."""
+        self._written_bytes += size
+        return self._written_bytes <= TURN_WRITE_BYTES
+
+    def write_large(self, connection: ClientConnection) -> None:
+        """Write a slice of a connection's output, or leave that to a later turn too."""
+        if self.may_write(connection.slice_bytes):
+            connection.write_slice()
+        self._write_later(connection)
+
+    def _write_later(self, connection: ClientConnection) -> None:
+        if connection.has_unsent and not connection.blocked_since:
+            self._writing[connection] = None
+            self.wake()
+
+    def _write_more(self) -> None:
+        waiting, self._writing = self._writing, {}
+        end = time.monotonic() + UNFINISHED_S
+        while waiting:
+            connection = next(iter(waiting))
+            del waiting[connection]
+            if not connection.blocked_since:
+                connection.write_slice()
+                self._write_later(connection)
+            if time.monotonic() >= end:
+                break
+        if waiting:
+            self._writing = waiting | self._writing
+            self.wake()
 
     def _flush(self, session: Session) -> None:
         connection = self.connections.get(session)
@@ -621,10 +660,11 @@ class Shell:
         """Close a connection that has missed its write deadline, or keep one that has taken a part and may retry."""
         now, left = self.loop.time(), connection.transport.get_write_buffer_size()
         deadline_s, retry = self._write_limit(session)
+        pending_bytes = left + connection.unsent_bytes + session.pending_bytes
         state = "State" if connection.slow_since else "Detected"
         self.log.info(
             f"{connection.name} - Slow Consumer {state}: WriteDeadline of {format_duration(round(deadline_s * 1e9))} "
-            f"exceeded with {len(session.out) + 1} chunks of {left + session.pending_bytes} total bytes."
+            f"exceeded with {len(session.out) + 1} chunks of {pending_bytes} total bytes."
         )
         session.count_slow_consumer()
         if retry and left < connection.blocked_bytes:
@@ -670,7 +710,7 @@ class Shell:
 
     @property
     def _is_busy(self) -> bool:
-        return bool(self._unflushed) or (self.committer is not None and not self.committer.idle)
+        return bool(self._unflushed or self._writing) or (self.committer is not None and not self.committer.idle)
 
     def stop(self) -> None:
         """Stop timers and worker threads; nothing may be received any more."""

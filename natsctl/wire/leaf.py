@@ -36,14 +36,19 @@ def encode_leaf_unsub(subject: bytes, queue: bytes) -> bytes:
 
 def encode_leaf_msg(subject: bytes, reply: bytes, queues: Sequence[bytes], header: bytes, payload: bytes) -> bytes:
     """Return a message with its body."""
+    return b"%b%b\r\n" % (encode_leaf_head(subject, reply, queues, header, len(payload)), payload)
+
+
+def encode_leaf_head(subject: bytes, reply: bytes, queues: Sequence[bytes], header: bytes, body: int) -> bytes:
+    """Return a message up to its payload of `body` bytes."""
     if queues:
         target = b"%b %b%b " % (subject, b"+ " + reply + b" " if reply else b"| ", b" ".join(queues))
     else:
         target = b"%b %b " % (subject, reply) if reply else subject + b" "
     if header:
         size = len(header)
-        return b"HMSG %b%d %d\r\n%b%b\r\n" % (target, size, size + len(payload), header, payload)
-    return b"LMSG %b%d\r\n%b\r\n" % (target, len(payload), payload)
+        return b"HMSG %b%d %d\r\n%b" % (target, size, size + body, header)
+    return b"LMSG %b%d\r\n" % (target, body)
 
 
 NO_BODY: Final = -1

@@ -27,7 +27,8 @@ from natsctl.broker.leaf.leaf_interest import LocalInterest, RemoteInterest
 from natsctl.broker.message_trace import begin_trace
 from natsctl.broker.refusals import FAULT_REASONS, CloseReason
 from natsctl.broker.session import Session
-from natsctl.wire.leaf import LEAF_MSG, LEAF_SUB, LEAF_UNSUB, LeafParser, encode_leaf_msg, leaf_limits
+from natsctl.broker.subscription import COPY_LIMIT, CRLF
+from natsctl.wire.leaf import LEAF_MSG, LEAF_SUB, LEAF_UNSUB, LeafParser, encode_leaf_head, encode_leaf_msg, leaf_limits
 from natsctl.wire.ops import CONNECT, ERR, INFO, PING, PONG, Op, ProtocolViolationError
 from natsctl.wire.server_frames import PONG_LINE
 
@@ -262,15 +263,20 @@ class LeafLink(Session):
             reply = b"%b@%b" % (reply, subject)
         if reply and self.rules.replies is not None:
             self.rules.replies.note(reply)
-        if header or queues:
+        size = len(payload)
+        if size > COPY_LIMIT:
+            self.write(encode_leaf_head(to, reply, queues, header if self.headers else b"", size))
+            self.write(payload)
+            frame = CRLF
+        elif header or queues:
             frame = encode_leaf_msg(to, reply, queues, header if self.headers else b"", payload)
         elif reply:
-            frame = b"LMSG %b %b %d\r\n%b\r\n" % (to, reply, len(payload), payload)
+            frame = b"LMSG %b %b %d\r\n%b\r\n" % (to, reply, size, payload)
         else:
-            frame = b"LMSG %b %d\r\n%b\r\n" % (to, len(payload), payload)
+            frame = b"LMSG %b %d\r\n%b\r\n" % (to, size, payload)
         self.write(frame)
         self.out_msgs += 1
-        self.out_bytes += len(header) + len(payload)
+        self.out_bytes += len(header) + size
         if self.pending_bytes > self.max_pending:
             self.cut_slow_consumer()
 

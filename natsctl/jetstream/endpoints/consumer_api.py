@@ -14,7 +14,7 @@ from natsctl.api import consumer_config as rules
 from natsctl.api.answers import ConsumerCreateAnswer
 from natsctl.api.catalogue import ApiError, error
 from natsctl.api.codec import recast
-from natsctl.api.consumer import AckPolicy, ConsumerConfig, ConsumerInfo, DeliverPolicy
+from natsctl.api.consumer import AckPolicy, ConsumerConfig, DeliverPolicy
 from natsctl.api.consumer_config import check_update, checking
 from natsctl.api.errors import ErrCode
 from natsctl.api.model import Model
@@ -42,7 +42,7 @@ from natsctl.jetstream.endpoints.requests import (
     EndpointFunction,
     Outcome,
     RefusedRequestError,
-    encoding_infos,
+    encoding_page,
     find_stream,
     reading_plain,
     require,
@@ -291,8 +291,8 @@ def listing(js: JetStreamAccount, request: ApiRequest) -> Steps[Outcome]:
     stream = find_stream(js, request.tokens[0])
     found = stream.consumer_set.visible()
     offset = _offset(request, len(found))
-    page: list[ConsumerInfo] = yield from encoding_infos(found[offset : offset + answers.LIST_PAGE])
-    return answers.ConsumerListAnswer(total=len(found), offset=offset, limit=answers.LIST_PAGE, consumers=page)
+    answer = answers.ConsumerListAnswer(total=len(found), offset=offset, limit=answers.LIST_PAGE)
+    return (yield from encoding_page(answer, "consumers", found[offset : offset + answers.LIST_PAGE]))
 
 
 def _offset(request: ApiRequest, total: int) -> int:

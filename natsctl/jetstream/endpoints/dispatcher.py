@@ -37,12 +37,13 @@ from natsctl.jetstream.api_level import is_refused
 from natsctl.jetstream.endpoints import consumer_api, stream_api, templates
 from natsctl.jetstream.endpoints.requests import (
     ApiRequest,
+    EncodedAnswer,
     EndpointFunction,
     Outcome,
     PendingAnswer,
     RefusedRequestError,
     Uncounted,
-    audit,
+    auditing,
     is_absent,
     is_structured,
     reading_plain,
@@ -204,7 +205,7 @@ class RefusedApi:
         request.hop = self._engine.broker.hops.of(subject)
         if reply:
             self._account.publish(reply, b"", b"", body)
-        audit(self._engine, self._account, request, body)
+        finish(auditing(self._engine, self._account, request, body))
         return True
 
 
@@ -240,14 +241,14 @@ class SystemApi:
         request.answer_when_all_durable(leaving, AccountPurgeAnswer(initiated=True))
 
     def _complete(self, request: ApiRequest, outcome: Outcome) -> None:
-        assert not isinstance(outcome, Uncounted | PendingAnswer | Generator)
+        assert not isinstance(outcome, EncodedAnswer | Uncounted | PendingAnswer | Generator)
         if isinstance(outcome, ApiError):
             body = encode(as_error(AccountPurgeAnswer, outcome, _PURGE.error_body))
         else:
             body = encode(outcome)
         if request.reply:
             self._account.publish(request.reply, b"", b"", body)
-        audit(self._engine, self._account, request, body)
+        finish(auditing(self._engine, self._account, request, body))
 
 
 READS: Final = frozenset(
@@ -370,7 +371,7 @@ class Dispatcher:
             assert endpoint.answer is not None
             body = encode(as_error(endpoint.answer, refusal, endpoint.error_body))
         else:
-            body = encode(refusal)
+            body = refusal.body if isinstance(refusal, EncodedAnswer) else encode(refusal)
         if request.reply:
             header = b"" if isinstance(refusal, ApiError) else request.answer_header
             self._js.account.publish(request.reply, b"", header, body)
@@ -378,7 +379,11 @@ class Dispatcher:
         if endpoint.advisory is AdvisoryPolicy.ALWAYS or (endpoint.advisory is AdvisoryPolicy.FAILED and failed):
             self.total += 1
             self.errors += failed
-            audit(self._js.engine, self._js.account, request, body)
+            advising = auditing(self._js.engine, self._js.account, request, body)
+            if len(body) > SMALL_TEXT:
+                self._js.work.begin(advising)
+            else:
+                finish(advising)
 
 
 def _checking(js: JetStreamAccount, request: ApiRequest) -> Steps[None]:

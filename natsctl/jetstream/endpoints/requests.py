@@ -5,12 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
 
-from msgspec import Raw
 from msgspec.structs import replace
 
 from natsctl.api.advisories import ApiAudit, ClientInfo
 from natsctl.api.catalogue import ApiError, error
-from natsctl.api.codec import InvalidJSONError, decoding, encode
+from natsctl.api.codec import (
+    BYTES_PER_COST,
+    HOLE,
+    InvalidJSONError,
+    decoding,
+    encode,
+    encoding_text,
+    filling,
+)
 from natsctl.api.endpoints import ApiEndpoint
 from natsctl.api.errors import ErrCode
 from natsctl.api.model import Model
@@ -50,6 +57,12 @@ class Uncounted(NamedTuple):
     error: ApiError
 
 
+class EncodedAnswer(NamedTuple):
+    """An answer that was encoded in steps, because it may be tens of megabytes long."""
+
+    body: bytes
+
+
 class RefusedRequestError(Exception):
     def __init__(self, refusal: ApiError) -> None:
         super().__init__(refusal.description)
@@ -66,7 +79,7 @@ def refusal_for(fault: StoreError | RefusedRequestError) -> ApiError:
     return fault.refusal if isinstance(fault, RefusedRequestError) else storage_fault(fault)
 
 
-Outcome: TypeAlias = "Model | ApiError | Uncounted | PendingAnswer | Steps[Outcome]"
+Outcome: TypeAlias = "Model | EncodedAnswer | ApiError | Uncounted | PendingAnswer | Steps[Outcome]"
 """Steps come from an endpoint with possibly long work (`jetstream.work`)."""
 EndpointFunction: TypeAlias = "Callable[[JetStreamAccount, ApiRequest], Outcome]"
 Completion: TypeAlias = "Callable[[ApiRequest, Outcome], None]"
@@ -237,18 +250,19 @@ def reading_request(js: JetStreamAccount, request: ApiRequest, body: bytes, want
 
 
 INFO_COST: Final = 4
-COST_BYTES: Final = 2048
-"""Bytes of JSON that cost as much to encode as one message to examine."""
 
 
-def encoding_infos(page: Sequence[Stream | Consumer]) -> Steps[list[Any]]:
-    """Return the infos of a page, encoded one by one: each may have a megabyte."""
-    found: list[Any] = []
+def encoding_page(answer: Model, key: str, page: Sequence[Stream | Consumer]) -> Steps[EncodedAnswer]:
+    """Return an answer with the infos of a page in the list `key`, encoded one by one: each may have a megabyte."""
+    infos: list[bytes] = []
     for each in page:
         raw = encode((yield from each.describing()) if isinstance(each, Stream) else each.info())
-        found.append(Raw(raw))
-        yield INFO_COST + len(raw) // COST_BYTES
-    return found
+        infos += (b"," if infos else b"[", raw)
+        yield INFO_COST + len(raw) // BYTES_PER_COST
+    if infos:
+        setattr(answer, key, HOLE)
+        return EncodedAnswer((yield from filling(answer, [*infos, b"]"])))
+    return EncodedAnswer(encode(answer))
 
 
 def is_absent(body: bytes) -> bool:
@@ -275,7 +289,7 @@ def client_info(broker: Broker, account: Account, request: ApiRequest) -> Client
 _SUBJECT: Final = ApiAudit.SUBJECT.encode()
 
 
-def audit(engine: Engine, account: Account, request: ApiRequest, response: bytes) -> None:
+def auditing(engine: Engine, account: Account, request: ApiRequest, response: bytes) -> Steps[None]:
     """Publish the audit advisory of one request in its account, if it has a subscriber."""
     if not account.has_interest(_SUBJECT):
         return
@@ -286,7 +300,7 @@ def audit(engine: Engine, account: Account, request: ApiRequest, response: bytes
         client=client_info(engine.broker, account, request),
         subject=request.subject,
         request=request.body.decode("utf-8", "replace"),
-        response=response.decode("utf-8", "replace"),
+        response=HOLE,
         domain=engine.options.domain,
     )
-    account.publish(_SUBJECT, b"", b"", encode(event))
+    account.publish(_SUBJECT, b"", b"", (yield from filling(event, (yield from encoding_text(response)))))

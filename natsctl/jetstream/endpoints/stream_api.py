@@ -41,7 +41,7 @@ from natsctl.api.answers import (
     StreamUpdateAnswer,
 )
 from natsctl.api.catalogue import ApiError, error
-from natsctl.api.codec import recast
+from natsctl.api.codec import HOLE, encoding_items, filling, recast
 from natsctl.api.errors import ErrCode
 from natsctl.api.requests import (
     StoredMsg,
@@ -64,10 +64,11 @@ from natsctl.jetstream.endpoints import message_search as search
 from natsctl.jetstream.endpoints.requests import (
     PENDING,
     ApiRequest,
+    EncodedAnswer,
     EndpointFunction,
     Outcome,
     Uncounted,
-    encoding_infos,
+    encoding_page,
     find_stream,
     require,
     settled,
@@ -224,6 +225,21 @@ def _shown(js: JetStreamAccount, stream: Stream, request: ApiRequest, found: Str
     return request.when_settled([stream.store], lambda kept: answer if kept else info(js, request))
 
 
+def _shown_in_steps(
+    js: JetStreamAccount, stream: Stream, request: ApiRequest, found: StreamInfo, page: Paged
+) -> Steps[Outcome]:
+    """Answer an info with subjects and removed sequences: there may be millions."""
+    state, texts = found.state, list[list[bytes]]()
+    if state.subjects:
+        texts.append((yield from encoding_items(state.subjects)))
+        state.subjects = HOLE
+    if state.deleted:
+        texts.append((yield from encoding_items(state.deleted)))
+        state.deleted = HOLE
+    answer = EncodedAnswer((yield from filling(answers.stream_info_answer(found, page), *texts)))
+    return request.when_settled([stream.store], lambda kept: answer if kept else info(js, request))
+
+
 def _info_alone(js: JetStreamAccount, stream: Stream, request: ApiRequest) -> Steps[Outcome]:
     return _shown(js, stream, request, (yield from _info(stream)), Paged())
 
@@ -233,7 +249,7 @@ def _info_with_deleted(js: JetStreamAccount, stream: Stream, request: ApiRequest
     found = yield from _info(stream)
     if found.state.num_deleted:
         found.state.deleted = yield from stream.store.gaps()
-    return _shown(js, stream, request, found, Paged())
+    return (yield from _shown_in_steps(js, stream, request, found, Paged()))
 
 
 def _info_with_subjects(
@@ -253,7 +269,7 @@ def _info_with_subjects(
         shown.update(piece)  # piece by piece, as the collector scans each tuple of a list of all items
         yield STEP
     found.state.subjects = shown
-    return _shown(js, stream, request, found, page)
+    return (yield from _shown_in_steps(js, stream, request, found, page))
 
 
 def names(js: JetStreamAccount, request: ApiRequest) -> Steps[Outcome]:
@@ -280,9 +296,9 @@ def list_streams(js: JetStreamAccount, request: ApiRequest) -> Steps[Outcome]:
             page.append(served[name])
         if len(page) == LIST_PAGE:
             break
-    answer = StreamListAnswer(total=len(names), offset=offset, limit=LIST_PAGE, missing=missing)
-    answer.streams = yield from encoding_infos(page)
-    answer.offline = {name: offline[name] for name in missing}
+    listed = StreamListAnswer(total=len(names), offset=offset, limit=LIST_PAGE, missing=missing)
+    listed.offline = {name: offline[name] for name in missing}
+    answer = yield from encoding_page(listed, "streams", page)
     stores = [stream.store for stream in page]
     return request.when_settled(stores, lambda kept: answer if kept else list_streams(js, request))
 

@@ -146,9 +146,7 @@ class RemoteConnection(SecuredConnection):
             self._begin_handshake()
 
     def eof_received(self) -> bool:
-        if self.link is not None:
-            self.flush()
-        return False
+        return self.link is not None and super().eof_received()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._let_go()
@@ -245,10 +243,10 @@ class WebSocketRemoteConnection(RemoteConnection):
         if self._ws.state is ConnectionState.OPEN:
             self.transport.write(self._ws.send(BytesMessage(data=data)))
 
-    def close(self) -> None:
+    def _hang_up(self) -> None:
         if self._ws.state is ConnectionState.OPEN and not self.transport.is_closing():
             self.transport.write(self._ws.send(CloseConnection(code=Status.NORMAL_CLOSURE)))
-        super().close()
+        super()._hang_up()
 
 
 _PARTS: Final = re.compile(rb"-{3,}[^\n]*-{3,}\r?\n([\w\-.=]+)\r?\n-{3,}[^\n]*-{3,}")

@@ -139,8 +139,7 @@ class TlsConnection(SecuredConnection):
             self._received(clear)
 
     def _ended(self) -> None:
-        if not self.closing:
-            self.eof_received()
+        if not self.closing and not self.eof_received():
             self.transport.close()
 
     def _refuse(self, fault: str) -> None:
@@ -200,6 +199,7 @@ class TlsConnection(SecuredConnection):
         self._let_go()
         self.ready = False
         self.session.take_output()
+        self._unsent.clear()
         self.transport = self.raw
         if not self.closing:
             self.close()

@@ -49,6 +49,9 @@ if TYPE_CHECKING:
 MAX_REQUEST_BYTES: Final = 64 * 1024
 """Longest request with its headers."""
 
+COMPRESSED_SLICE_BYTES: Final = 128 << 10
+"""Bytes of large output that are compressed at once: about a millisecond."""
+
 MAX_WAITING: Final = 8192
 """Connections that may be without a session at the same time; the next one is closed at once."""
 
@@ -303,6 +306,11 @@ class WebSocketConnection(SecuredConnection):
         else:
             self.blocked_since = 0.0
 
+    @property
+    def slice_bytes(self) -> int:
+        """Bytes that may be written at once."""
+        return COMPRESSED_SLICE_BYTES if self._upgrade is not None and self._upgrade.compressed else super().slice_bytes
+
     def _write(self, data: bytes) -> None:
         if not self._goodbye:
             self.transport.write(self._writer.messages(data))
@@ -312,7 +320,7 @@ class WebSocketConnection(SecuredConnection):
             self._goodbye = True
             self.transport.write(data)
 
-    def close(self) -> None:
+    def _hang_up(self) -> None:
         reason = self.session.close_reason or CloseReason.SERVER_SHUTDOWN
         self._say_goodbye(close_frame(STATUSES.get(reason, Status.INTERNAL_ERROR), reason.value))
-        super().close()
+        super()._hang_up()

@@ -3,9 +3,12 @@
 Requests with long answers take their turns.
 """
 
+from types import SimpleNamespace
+
 import msgspec
 import pytest
 
+from natsctl.api import codec
 from natsctl.jetstream.endpoints import dispatcher
 from tests.support.jet import Jet, ok
 from tests.support.machine import TURN_BUDGET
@@ -163,3 +166,45 @@ def test_a_queue_that_grows_too_long_is_dropped_and_the_system_account_told(
     assert [event["dropped"] for event in events] == [8, 8]
     assert list(events[0]) == ["type", "id", "timestamp", "server", "dropped"]
     assert events[0]["type"] == "io.nats.jetstream.advisory.v1.api_limit_reached"
+
+
+AT_ONCE_BYTES = 256 << 10
+"""JSON that may be encoded in one go: an info, or a step of many of them."""
+
+
+def test_long_answers_and_their_audits_are_encoded_and_copied_in_steps(
+    jet: Jet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jet.stream(max_msgs_per_subject=1)
+    for number in range(20):
+        jet.consumer(f"C{number}", metadata={"<k>": "v" * 100_000})
+    subject = b"s." + b"x" * 80
+    jet.wire.send(b"".join(b"PUB %b.%d 0\r\n\r\n" % (subject, number) for number in range(20_000)))
+    jet.wire.send(b"".join(b"PUB %b.%d 0\r\n\r\n" % (subject, number) for number in range(0, 20_000, 2)))
+    sid = jet.wire.subscribe("$JS.EVENT.ADVISORY.API")
+    for name in ("S2", "S3"):
+        jet.stream(name, f"{name}.>", metadata={"k": "v" * 100_000})
+    jet.heard(sid)
+    sizes: list[int] = []
+
+    def encode_one(value: object) -> bytes:
+        text = msgspec.json.encode(value)
+        sizes.append(len(text))
+        return text
+
+    monkeypatch.setattr(codec, "_encoder", SimpleNamespace(encode=encode_one))
+    details = {"subjects_filter": ">", "deleted_details": True}
+    for verb, body in (("CONSUMER.LIST.S", b""), ("STREAM.LIST", b""), ("STREAM.INFO.S", details)):
+        sizes.clear()
+        answer = ok(jet.api(verb, body))
+        (event,) = jet.heard(sid)
+        if verb == "STREAM.LIST":
+            names = [found["config"]["name"] for found in answer["streams"]]
+            assert names == ["S", "S2", "S3"] and "missing" not in answer
+        elif verb == "CONSUMER.LIST.S":
+            assert [found["config"]["metadata"]["<k>"] for found in answer["consumers"]] == ["v" * 100_000] * 20
+        else:
+            state = answer["state"]
+            assert (len(state["subjects"]), len(state["deleted"])) == (20_000, state["num_deleted"])
+        assert msgspec.json.decode(event.json()["response"]) == answer
+        assert max(sizes) <= AT_ONCE_BYTES, verb
