@@ -16,6 +16,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from natsctl.api import codec, headers
+from natsctl.api.subject_index import finish
 from natsctl.api.subjects import is_literal, is_valid_subject
 from natsctl.api.times import format_time
 from natsctl.broker.imports.account_config import TRACE_PARENT
@@ -297,7 +298,7 @@ class MessageTrace:
             **({"hops": self._hops} if self._hops else {}),
             "events": self._events,
         }
-        block, body = headers.compressed(codec.encode(event), header)
+        block, body = finish(headers.compressing(codec.encode(event), header))
         self._account.publish(self._dest, b"", block, body)
 
     def _note(self, kind: str, more: dict[str, Any]) -> dict[str, Any]:

@@ -137,7 +137,7 @@ class RemoteInterest:
 
     def subjects(self) -> Iterator[bytes]:
         """Yield the subjects of the interest, one for each group too."""
-        for subject, _ in self._subs:
+        for subject, _ in tuple(self._subs):  # more may come while they are listed
             yield subject
 
     def add(self, subject: bytes, queue: bytes, weight: int) -> None:

@@ -56,12 +56,12 @@ class LeafzOptions(EndpointOptions, kw_only=True):
 
 def leafz(server: ServerInstance, options: LeafzOptions) -> dict[str, Any]:
     peers = [peer for peer in server.broker.leafs.values() if options.account in ("", peer.account.name)]
-    leafs = [_leaf(peer, options.subscriptions) for peer in peers]
+    leafs = (_leaf(peer, options.subscriptions) for peer in peers)
     return {**head(server.broker), "leafnodes": len(peers), "leafs": leafs}
 
 
 def _leaf(peer: LeafLink, with_subjects: bool) -> dict[str, Any]:
-    subjects = [text(subject) for subject in peer.subjects()]
+    count = len(peer.remote_interest)
     shown: dict[str, Any] = {"id": peer.cid, "name": peer.name, "is_spoke": peer.is_spoke}
     if peer.is_isolated:
         shown["is_isolated"] = True
@@ -74,10 +74,10 @@ def _leaf(peer: LeafLink, with_subjects: bool) -> dict[str, Any]:
         "out_msgs": peer.out_msgs,
         "in_bytes": peer.in_bytes,
         "out_bytes": peer.out_bytes,
-        "subscriptions": len(subjects),
+        "subscriptions": count,
     }
-    if with_subjects and subjects:
-        shown["subscriptions_list"] = subjects
+    if with_subjects and count:
+        shown["subscriptions_list"] = (text(subject) for subject in peer.subjects())
     if peer.compression:
         shown["compression"] = peer.compression
     if peer.websocket:

@@ -131,20 +131,20 @@ def client(session: Session, show: Show) -> dict[str, Any]:
 
 
 def leaf(peer: LeafLink, show: Show) -> dict[str, Any]:
-    subjects = [text(subject) for subject in peer.subjects()]
+    count, subjects = len(peer.remote_interest), (text(subject) for subject in peer.subjects())
     entry: dict[str, Any] = {"cid": peer.cid, "kind": "Leafnode", **_address(peer.host, peer.port)}
     entry |= _times(peer.start_ns, peer.last_data_ns, 0, "", peer.rtt_ns, show.clock)
-    entry |= _traffic(peer) | {"subscriptions": len(subjects)}
+    entry |= _traffic(peer) | {"subscriptions": count}
     if peer.name:
         entry["name"] = peer.name
     entry |= _tls(peer.tls, show.auth)
     if show.auth:
         entry |= present({"authorized_user": peer.user, "account": _account(peer)})
-    if subjects and show.detail:
-        entry["subscriptions_list_detail"] = [
+    if count and show.detail:
+        entry["subscriptions_list_detail"] = (
             {"subject": subject, "sid": subject, "msgs": 0, "cid": peer.cid} for subject in subjects
-        ]
-    elif subjects and show.subscriptions:
+        )
+    elif count and show.subscriptions:
         entry["subscriptions_list"] = subjects
     if show.auth:
         entry["name_tag"] = name_tag(peer.account)

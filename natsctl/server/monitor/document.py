@@ -1,19 +1,17 @@
 """JSON documents of the monitoring endpoints, indented as in nats-server, and their times and durations.
 
 Documents are written in pieces: a long list may be an iterator, advanced when the previous element has been
-written, so an answer about thousands of streams is never in memory as a whole. `whole` turns iterators into lists, for
-answers that are sent at once.
+written, so an answer about thousands of streams is never in memory as a whole.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import msgspec
 
 from natsctl.api.codec import encode
-from natsctl.api.subject_index import finish
 from natsctl.api.times import Clock, format_time
 from natsctl.api.units import SECOND, format_duration
 
@@ -28,12 +26,15 @@ Making: TypeAlias = Generator[None, None, T]
 
 
 def pieces(value: Any, margin: bytes = b"\n", step: int = 2) -> Iterator[bytes]:
-    """Yield the text of a value; `margin` is a newline and the indentation of its first line."""
-    inner = margin + b" " * step
-    if isinstance(value, dict) and any(_is_long(item) for item in value.values()):
+    """Yield the text of a value; `margin` is a newline and the indentation of its first line.
+
+    Without both, the text has no blanks, as `encode` writes it.
+    """
+    inner, colon = margin + b" " * step, b": " if margin else b":"
+    if isinstance(value, dict) and _is_long(value):
         opening = b"{"
         for key, item in value.items():
-            yield opening + inner + encode(key) + b": "
+            yield opening + inner + encode(key) + colon
             yield from pieces(item, inner, step)
             opening = b","
         yield margin + b"}"
@@ -44,11 +45,15 @@ def pieces(value: Any, margin: bytes = b"\n", step: int = 2) -> Iterator[bytes]:
             yield from pieces(item, inner, step)
             opening = b","
         yield margin + b"]" if opening == b"," else b"[]"
-    else:
+    elif margin:
         yield msgspec.json.format(encode(value), indent=step).replace(b"\n", margin)
+    else:
+        yield encode(value)
 
 
 def _is_long(value: Any) -> bool:
+    if isinstance(value, dict):
+        return any(map(_is_long, value.values()))
     return isinstance(value, Iterator) or (isinstance(value, list) and bool(value) and isinstance(value[0], dict))
 
 
@@ -61,26 +66,6 @@ def pieces_of(making: Making[Any], step: int) -> Iterator[bytes]:
             yield from pieces(end.value, step=step)
             return
         yield b""
-
-
-def whole(value: Any) -> Any:
-    return finish(make(finish(value) if isinstance(value, Generator) else value))
-
-
-def make(value: Any, each: Callable[[Any], Any] = lambda item: item) -> Making[Any]:
-    """Write as `whole` does, with a stop after each element; `each` may replace elements."""
-    found: Any = value
-    if isinstance(value, dict):
-        found = {}
-        for key, item in value.items():
-            found[key] = (yield from make(item, each)) if _is_long(item) or isinstance(item, dict) else item
-    elif _is_long(value):
-        found = []
-        for item in value:
-            part = (yield from make(item, each)) if _is_long(item) or isinstance(item, dict) else item
-            found.append(each(part))
-            yield
-    return found
 
 
 def head(broker: Broker) -> dict[str, Any]:

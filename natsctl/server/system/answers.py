@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, Final, get_args, get_origin, get_type_hin
 import msgspec
 
 from natsctl.api import headers
-from natsctl.api.codec import encode
+from natsctl.api.codec import HOLE, encode, filling
 from natsctl.api.model import Duration, Model, Shape, ShapeField, Uint64
 from natsctl.api.strict import DecodeError, read_plain
+from natsctl.api.subject_index import Steps, finish
 from natsctl.api.subjects import is_literal, is_subset
 from natsctl.api.times import format_time
 from natsctl.broker.broker import Broker
@@ -36,7 +37,7 @@ from natsctl.server.monitor.cluster import (
     routez,
 )
 from natsctl.server.monitor.connz import ConnzOptions, SubszOptions, connz, subsz
-from natsctl.server.monitor.document import Making, make
+from natsctl.server.monitor.document import Making, pieces
 from natsctl.server.monitor.healthz import HealthzOptions, healthz
 from natsctl.server.monitor.jsz import JszOptions, jsz, jsz_account
 from natsctl.server.monitor.query import BadRequestError, ReloadCall
@@ -261,6 +262,8 @@ def _is_active(server: ServerInstance, account: Account) -> bool:
     return js is not None and bool(js.streams)
 
 
+CHUNK_BYTES: Final = 64 << 10
+"""Bytes of pieces of an answer that are joined before all are copied to it."""
 BAD_REQUEST: Final = 400
 FAILED: Final = 500
 
@@ -271,7 +274,7 @@ class ResponseWriter:
 
     def answer(
         self, request: SystemRequest, form: RequestFormat, respond: Callable[[Any], Any], nothing: bool = False
-    ) -> Iterator[None] | None:
+    ) -> Iterator[object] | None:
         """Answer a request as its `form` reads, with what `respond` makes of its options.
 
         `nothing`: there is never data, only success or not. A request without a reply subject is not carried out.
@@ -295,17 +298,26 @@ class ResponseWriter:
             return None
         return self._sending(request, data, nothing)
 
-    def _sending(self, request: SystemRequest, data: Any, nothing: bool) -> Iterator[None]:
+    def _sending(self, request: SystemRequest, data: Any, nothing: bool) -> Iterator[object]:
         if isinstance(data, Generator):
             try:
                 data = yield from data
             except NotAnsweredError:
                 return
-        # Each element is encoded by itself, because all of them may be megabytes.
-        made = yield from make({} if nothing else {"data": data}, lambda item: msgspec.Raw(encode(item)))
-        payload = encode(self._body(made))
-        yield
-        self._publish(request, payload, request.header)
+        if nothing:
+            self.send(request, self._body({}), request.header)
+            return
+        chunks, some, size = list[bytes](), list[bytes](), 0
+        for piece in pieces(data, b"", 0):
+            some.append(piece)
+            size += len(piece)
+            if size >= CHUNK_BYTES:
+                chunks.append(b"".join(some))
+                some, size = [], 0
+            yield size
+        chunks += some
+        body = yield from filling(self._body({"data": HOLE}), chunks)
+        yield from self._publishing(request, body, request.header)
 
     def refuse(self, request: SystemRequest, code: int, text: str, data: dict[str, Any] | None = None) -> None:
         self.send(request, self._body({**(data or {}), "error": {"code": code, "description": text}}))
@@ -315,10 +327,10 @@ class ResponseWriter:
 
     def send(self, request: SystemRequest, body: object, header: bytes = b"") -> None:
         """Publish an answer to the reply subject; `header` is the request's and may ask for an encoding."""
-        self._publish(request, encode(body), header)
+        finish(self._publishing(request, encode(body), header))
 
-    def _publish(self, request: SystemRequest, payload: bytes, header: bytes) -> None:
-        block, payload = headers.compressed(payload, header)
+    def _publishing(self, request: SystemRequest, payload: bytes, header: bytes) -> Steps[None]:
+        block, payload = yield from headers.compressing(payload, header)
         request.account.publish(request.reply, b"", block, payload)
 
 
@@ -403,7 +415,7 @@ class SystemResponders:
 
     # Servers
 
-    def _answer(self, endpoint: SystemEndpoint, request: SystemRequest) -> Iterator[None] | None:
+    def _answer(self, endpoint: SystemEndpoint, request: SystemRequest) -> Iterator[object] | None:
         return self._responses.answer(request, endpoint.form, partial(endpoint.answer, self._server))
 
     def _answer_idz(self, request: SystemRequest) -> None:
@@ -430,7 +442,7 @@ class SystemResponders:
         if not wanted.excludes(self._broker):
             self._responses.send(request, statsz(self._server))
 
-    def _operate(self, operation: Callable[[Broker, int], None], request: SystemRequest) -> Iterator[None] | None:
+    def _operate(self, operation: Callable[[Broker, int], None], request: SystemRequest) -> Iterator[object] | None:
         asked = _read(request.body, ClientRequest)
         if asked is None:
             return None
@@ -453,7 +465,7 @@ class SystemResponders:
 
     # Accounts
 
-    def _answer_about(self, endpoint: SystemEndpoint, request: SystemRequest) -> Iterator[None] | None:
+    def _answer_about(self, endpoint: SystemEndpoint, request: SystemRequest) -> Iterator[object] | None:
         """Answer about the account that the subject names; outside the system account, about the asker's."""
         name = request.subject.split(".")[ACCOUNT_TOKEN]
         if request.account is not self._broker.system_account:

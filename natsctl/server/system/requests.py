@@ -40,7 +40,7 @@ class SystemRequest(msgspec.Struct, frozen=True):
     origin: Session | None
 
 
-Responder: TypeAlias = Callable[[SystemRequest], Iterator[None] | None]
+Responder: TypeAlias = Callable[[SystemRequest], Iterator[object] | None]
 """Handles a request, and answers it or not; returns the rest of the work on a long answer."""
 
 
@@ -52,7 +52,7 @@ class RequestQueue:
         self._size = 0
         """Bytes of bodies and headers that wait."""
         self._waiting: deque[tuple[Responder, SystemRequest]] = deque()
-        self._rest: Iterator[None] | None = None
+        self._rest: Iterator[object] | None = None
         """The rest of the answer under way."""
 
     def listen(self, account: Account, subject: str, responder: Responder) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from natsctl.server.instance import ServerInstance
 from natsctl.server.log.lines import Log
-from natsctl.server.monitor.document import whole
+from natsctl.server.monitor.document import pieces
 from natsctl.server.monitor.jsz import JszOptions, jsz
 from natsctl.server.options import EncryptionOptions, ServerOptions
 from tests.support.commands import Run
@@ -117,7 +117,8 @@ def test_monitoring_names_refused_streams(damaged: Path) -> None:
     async def shown() -> Any:
         options = ServerOptions(host="127.0.0.1", port=-1, jetstream=True, store_dir=damaged)
         async with ServerInstance(options, Log(with_time=False)) as server:
-            return whole(jsz(server, JszOptions(accounts=True, streams=True)))["account_details"]
+            text = b"".join(pieces(jsz(server, JszOptions(accounts=True, streams=True))))
+            return json.loads(text)["account_details"]
 
     (account,) = asyncio.run(shown())
     assert list(account["offline"]) == ["ORDERS"] and "journal" in account["offline"]["ORDERS"]

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import AsyncIterator, Generator
+from collections.abc import AsyncIterator, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from natsctl.broker.session import Session
 from natsctl.server.instance import ServerInstance
 from natsctl.server.monitor.accountz import AccstatzOptions, accstatz
 from natsctl.server.monitor.connz import ConnState, ConnzOptions, SubszOptions, connz, payload, presentable, subsz
-from natsctl.server.monitor.document import make, whole
+from natsctl.server.monitor.document import pieces, pieces_of
 from natsctl.server.monitor.query import BadRequestError
 from natsctl.server.options import ServerOptions
 from natsctl.testing.process import ServerProcess
@@ -40,6 +40,10 @@ def client(server: ServerInstance, name: str, *lines: str) -> Session:
         session.receive(line.encode() + b"\r\n")
     session.take_output()
     return session
+
+
+def whole(report: Generator[None, None, Any]) -> Any:
+    return msgspec.json.decode(b"".join(pieces_of(report, 2)))
 
 
 def names(server: ServerInstance, **options: object) -> list[str]:
@@ -138,8 +142,8 @@ async def test_no_step_of_a_report_about_many_is_long(server: ServerInstance) ->
         accstatz(server, AccstatzOptions()),
     ]
 
-    def making(report: Generator[None, None, Any]) -> Generator[None, None, Any]:
-        yield from make((yield from report))
+    def making(report: Generator[None, None, Any]) -> Iterator[object]:
+        yield from pieces((yield from report), b"", 0)
 
     with counter:
         for report in map(making, reports):

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from natsctl.api.codec import encode
 from natsctl.server.monitor.document import go_number, pieces, text
 from natsctl.server.monitor.query import BadRequestError, Query
 
@@ -18,6 +19,17 @@ plain = st.recursive(
 @given(plain)
 def test_pieces_are_the_value_indented(value: Any) -> None:
     assert b"".join(pieces(value)).decode() == json.dumps(value, indent=2, ensure_ascii=False)
+    assert b"".join(pieces(value, b"", 0)) == encode(value)
+
+
+def test_long_lists_come_item_by_item_wherever_they_are() -> None:
+    def value(kind: Any) -> Any:
+        return {"a": {"b": kind({"c": kind(str(n) for n in range(count)), "d": "<"} for count in (0, 2, 3))}, "e": 1}
+
+    plain = value(list)
+    for arguments, expected in (((b"\n", 2), json.dumps(plain, indent=2)), ((b"", 0), encode(plain).decode())):
+        parts = list(pieces(value(iter), *arguments))
+        assert b"".join(parts).decode() == expected.replace("<", "\\u003c") and max(map(len, parts)) < 20
 
 
 def test_angle_brackets_and_bytes_that_are_no_text_are_written_as_go_does() -> None:

@@ -1,11 +1,18 @@
 """Requests to the system account: who is answered, when and where, and the format of bodies."""
 
+import gzip
+import json
 import random
+from collections.abc import Callable
+from types import SimpleNamespace
 
 import cramjam
+import msgspec
 import pytest
 
-from natsctl.api.headers import compressed
+from natsctl.api import codec
+from natsctl.api.headers import COMPRESS_STEP, compressing
+from natsctl.api.subject_index import finish
 from natsctl.broker.broker import Broker
 from natsctl.broker.broker_options import BrokerOptions
 from natsctl.broker.imports.account_config import AccountConfig
@@ -236,11 +243,42 @@ def asking(encoding: str) -> bytes:
 
 @pytest.mark.parametrize("encoding", ["snappy", "s2", "gzip, s2"])
 def test_snappy_goes_before_gzip(encoding: str) -> None:
-    block, body = compressed(BODY, asking(encoding))
+    block, body = finish(compressing(BODY, asking(encoding)))
     assert block == b"NATS/1.0\r\nContent-Encoding: snappy\r\n\r\n"
     assert bytes(cramjam.snappy.decompress(body)) == BODY
 
 
 @pytest.mark.parametrize("header", [b"", asking(""), b"NATS/1.0\r\nOther: gzip\r\n\r\n"])
 def test_who_does_not_ask_gets_plain_json(header: bytes) -> None:
-    assert compressed(BODY, header) == (b"", BODY)
+    assert finish(compressing(BODY, header)) == (b"", BODY)
+
+
+@pytest.mark.parametrize(("encoding", "read"), [("gzip", gzip.decompress), ("s2", cramjam.snappy.decompress)])
+def test_a_long_answer_is_encoded_and_compressed_in_steps(
+    net: Net, monkeypatch: pytest.MonkeyPatch, encoding: str, read: Callable[[bytes], bytes]
+) -> None:
+    asker, count, sizes = net.client("asker", "A"), 20_000, list[int]()
+    asker.send(b"".join(b"SUB s.%d s%d\r\n" % (number, number) for number in range(count)))
+
+    def encode_one(value: object) -> bytes:
+        text = msgspec.json.encode(value)
+        sizes.append(len(text))
+        return text
+
+    monkeypatch.setattr(codec, "_encoder", SimpleNamespace(encode=encode_one))
+    for verb, key in (("CONNZ", "connections"), ("SUBSZ", "subscriptions_list")):
+        sizes.clear()
+        sid = net.operator.subscribe("in.box")
+        body = json.dumps({"subscriptions": True, "subscriptions_detail": True, "limit": count}).encode()
+        net.operator.publish(f"$SYS.REQ.SERVER.PING.{verb}", body, "in.box", asking(encoding))
+        net.answer_waiting()
+        (message,) = net.operator.take(sid)
+        net.operator.unsubscribe(sid)
+        text = bytes(read(message.payload))
+        found = json.loads(text)["data"][key]
+        listed = next(entry for entry in found if entry.get("name") == "asker") if verb == "CONNZ" else {"": found}
+        subjects = {sub["subject"] for subs in listed.values() if isinstance(subs, list) for sub in subs}
+        assert len(subjects) > count - 10 and len(text) > 10 * COMPRESS_STEP
+        assert max(sizes) < COMPRESS_STEP
+    steps = compressing(text, asking(encoding))
+    assert len(list(steps)) == -(-len(text) // COMPRESS_STEP)
