@@ -837,6 +837,30 @@ async def upgrades_at_once(peers: Peers, count: int) -> None:
     await at_once(peers, peers.websocket, count, WebSocket.request("localhost"), greeted=False)
 
 
+PROXY_V1: Final = b"PROXY TCP4 192.0.2.1 192.0.2.2 1234 4222\r\n"
+PROXY_V2: Final = b"\r\n\r\n\0\r\nQUIT\n!!\0\x24" + bytes(range(32)) + b"\0\1\0\2"
+PROXIED: Final = "proxy_protocol: true\n"
+
+
+@sized("connections: PROXY headers at once", 10, 100, 1_000, 4_000, config=PROXIED)
+async def proxied_at_once(peers: Peers, count: int) -> None:
+    """Log in on many connections from proxies, in both versions of the protocol."""
+    for header in (PROXY_V1, PROXY_V2):
+        await at_once(peers, peers.url, count, header + b'CONNECT {"verbose":false}\r\nPING\r\n', greeted=True)
+
+
+@sized("connections: invalid PROXY headers at once", 10, 100, 1_000, 4_000, config=PROXIED)
+async def refused_proxies(peers: Peers, count: int) -> None:
+    """Begin many connections like a proxy, and go on differently."""
+    await at_once(peers, peers.url, count, b"PROXY x\r\n", greeted=True)
+
+
+@sized("connections: late PROXY headers", 10, 100, 1_000, 4_000, config=PROXIED)
+async def late_proxies(peers: Peers, count: int) -> None:
+    """Begin headers on many connections, and wait until the server gives them up."""
+    await at_once(peers, peers.url, count, PROXY_V1[:20], greeted=True)
+
+
 def client_hello() -> bytes:
     """Return the beginning of a TLS handshake."""
     received, sent = ssl.MemoryBIO(), ssl.MemoryBIO()

@@ -113,6 +113,10 @@ class ClientConnection(asyncio.BufferedProtocol):
     def data_received(self, data: bytes) -> None:
         self._received(data)
 
+    def shake_hands(self, data: bytes) -> None:
+        """Continue with a part of a handshake that the shell has kept for a later turn."""
+        self._received(data)
+
     def _received(self, data: bytes) -> None:
         if self._shell.log.tracing:
             self._trace(data, sent=False)

@@ -238,8 +238,11 @@ class HeaderReader:
         if not self._late and not self.header.decided:
             self._late = True
             self._arm()
-        else:
-            self.fail(self.header.broken_off(f"{self._reading}: i/o timeout"))
+        elif not self._shell.postpones(self._connection, b""):
+            self.give_up()
+
+    def give_up(self) -> None:
+        self.fail(self.header.broken_off(f"{self._reading}: i/o timeout"))
 
     @property
     def _reading(self) -> str:
@@ -273,7 +276,7 @@ class HeaderReader:
         connection, session = self._connection, self._connection.session
         if session.close_reason is not None or connection.closing:
             return
-        self._shell.log.warn(f"Error reading PROXY protocol header from {joined(*self.proxy)}: {why}")
+        self._shell.broker.log_warning(f"Error reading PROXY protocol header from {joined(*self.proxy)}: {why}")
         if not connection.ready:  # INFO, not for a clear-text connection
             session.take_output()
             connection.ready = True
@@ -305,7 +308,16 @@ class _HeaderFirst(ClientConnection):
     def data_received(self, data: bytes) -> None:
         if self._reader.done:
             super().data_received(data)
-        elif self.session.close_reason is None:
+        elif self.session.close_reason is None and not self._shell.postpones(self, data):
+            self.shake_hands(data)
+
+    def shake_hands(self, data: bytes) -> None:
+        """Continue with the header; without data its time is over."""
+        if not self._reader.done and not data:
+            self._reader.give_up()
+        elif self._reader.done and data:
+            super().shake_hands(data)
+        elif data and self.session.close_reason is None:
             handshake_first = self._before_header()
             if self._reader.feed(data):
                 data, self._reader.done = self._reader.header.rest, True

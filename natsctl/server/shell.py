@@ -56,7 +56,6 @@ if TYPE_CHECKING:
     from natsctl.server.committer import Committer
     from natsctl.server.listener import ClientConnection
     from natsctl.server.options import OcspPeerOptions
-    from natsctl.server.tls.connection import SecuredConnection
     from natsctl.store.stream import StreamStore
 
 
@@ -213,7 +212,7 @@ class Shell:
         """The engine goes on with something in the next turn; answers do not wait for that."""
         self._handshakes_end_s = 0.0
         """When this turn stops to begin handshakes and logins; 0 before the first."""
-        self._handshakes: deque[tuple[SecuredConnection, bytes]] = deque()
+        self._handshakes: deque[tuple[ClientConnection, bytes]] = deque()
         """Connections that are not read while a part of their handshake waits for a turn."""
         self._may_stay_awake = self._is_awake = False
         self._rested_ns = 0
@@ -328,7 +327,7 @@ class Shell:
             self.wake()
         return now > self._handshakes_end_s
 
-    def postpones(self, connection: SecuredConnection, data: bytes) -> bool:
+    def postpones(self, connection: ClientConnection, data: bytes) -> bool:
         """Keep a part of a handshake for a later turn if this one has begun enough, and read no more until then."""
         self.remove_silent(connection)
         if not self._are_enough():

@@ -14,6 +14,7 @@ from natsctl.broker.deferred_work import CROWD, LITTLE_INPUT, defer_input
 from natsctl.server import shell as shell_module
 from natsctl.server.listener import ClientConnection
 from natsctl.server.log.lines import Log
+from natsctl.server.proxy_protocol import ProxiedConnection
 from natsctl.server.resources import SystemClock
 from natsctl.server.shell import (
     AWAKE_NS,
@@ -22,12 +23,14 @@ from natsctl.server.shell import (
     FLUSHES_A_LOOK,
     GATHER_NS,
     HANDSHAKES_S,
+    MAX_LINES,
     MAX_PAUSE_NS,
     READ_BYTES,
     UNFINISHED_S,
     Shell,
 )
 from tests.support.clock import VirtualClock
+from tests.support.tls_clients import ListLog
 
 
 class DueCalls:
@@ -65,6 +68,21 @@ class LostConnection:
 
     def flush(self) -> None:
         pass
+
+
+class IdleTransport:
+    """A transport that takes everything and brings nothing."""
+
+    def get_extra_info(self, name: str) -> Any:
+        return ("127.0.0.1", 1) if name == "peername" else None
+
+    def is_closing(self) -> bool:
+        return False
+
+    def _ignore(self, *args: Any, **more: Any) -> None:
+        pass
+
+    write = close = pause_reading = resume_reading = set_write_buffer_limits = _ignore
 
 
 class SecuredClient(LostConnection):
@@ -163,6 +181,43 @@ def test_logins_that_come_together_begin_in_slices(loop: DueCalls, shell: Shell)
     assert max(after - before for before, after in itertools.pairwise(connected)) <= 20
     assert connected[-1] == len(sessions) and not any(session.deferred for session in sessions)
     assert not any(connection.paused for connection in arrived)
+
+
+@pytest.mark.usefixtures("slow")
+@pytest.mark.parametrize("header", [b"PROXY TCP4 192.0.2.7 192.0.2.1 1111 4222\r\n", b"PROXY TCP4 x\r\n", b""])
+def test_headers_of_proxies_that_come_or_expire_together_are_handled_in_slices(loop: DueCalls, header: bytes) -> None:
+    log = ListLog()
+    shell = Shell(cast(Any, loop), log, Broker(VirtualClock(), random.Random(1)), None, 10.0)
+    arrived = [ProxiedConnection(shell) for _ in range(MAX_LINES + 50)]
+    for connection in arrived:
+        connection.connection_made(cast(Any, IdleTransport()))
+        connection.data_received(b"PR")
+    while loop.run():
+        pass
+    unread = dict.fromkeys(arrived)
+
+    def read() -> None:
+        for connection in [connection for connection in unread if not connection.paused]:
+            if not header:  # a timer, which does not wait until the connection is read
+                del unread[connection]
+                connection._reader._expire()
+                connection._reader._expire()
+            elif not connection.paused:
+                del unread[connection]
+                connection.data_received(header[2:])
+
+    def done() -> int:
+        ended = [connection.session.close_reason is not None for connection in arrived]
+        return sum(c.session.host == "192.0.2.7" for c in arrived) if header.endswith(b"4222\r\n") else sum(ended)
+
+    read()
+    counts = [done()]
+    while loop.run():
+        read()
+        counts.append(done())
+    assert counts[-1] == len(arrived) and max(b - a for a, b in itertools.pairwise([0, *counts])) <= 22
+    faults = [line for line in log.lines if "Error reading PROXY protocol header" in line]
+    assert len(faults) == (0 if header.endswith(b"4222\r\n") else MAX_LINES)
 
 
 def test_a_shared_sync_begins_when_nothing_more_arrives_or_as_many_came_as_before(loop: DueCalls) -> None:

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from natsctl.broker.session import Session
-    from natsctl.server.tls.connection import SecuredConnection
 
 
 class LeafShell:
@@ -47,7 +46,7 @@ class LeafShell:
         self.may_write: Callable[[int], bool] = shell.may_write
         self.write_large: Callable[[ClientConnection], None] = shell.write_large
         self.blocked: Callable[[ClientConnection], float] = shell.blocked
-        self.postpones: Callable[[SecuredConnection, bytes], bool] = shell.postpones
+        self.postpones: Callable[[ClientConnection, bytes], bool] = shell.postpones
 
     @property
     def check_peer(self) -> PeerCheck | None:
