@@ -40,14 +40,20 @@ def finish(results: Results, baseline: Path, suite: str, *, write: bool) -> int:
     return judge(results, read_baseline(baseline), suite)
 
 
+def write_starter(place: Path, arguments: str) -> None:
+    """Write a program that runs natsctl as it is in this checkout, also where a suite clears PYTHONPATH."""
+    root = Path(__file__).resolve().parents[2]
+    place.write_text(f'#!/bin/sh\nPYTHONPATH="{root}" exec "{sys.executable}" -m natsctl {arguments}\n')
+    place.chmod(0o755)
+
+
 def prepare_server(work: Path, server: str) -> Path:
     folder = work / f"bin-{server}"
     folder.mkdir(exist_ok=True)
     program = folder / "nats-server"
     program.unlink(missing_ok=True)
     if server == "natsctl":
-        program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m natsctl server run "$@"\n')
-        program.chmod(0o755)
+        write_starter(program, 'server run "$@"')
     else:
         found = shutil.which("nats-server")
         if found is None:

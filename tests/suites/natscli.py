@@ -60,8 +60,7 @@ def build(sources: Path, work: Path) -> Path:
 def install(place: Path, tool: str) -> None:
     place.unlink(missing_ok=True)
     if tool == "natsctl":
-        place.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m natsctl "$@"\n')
-        place.chmod(0o755)
+        baseline.write_starter(place, '"$@"')
         return
     found = shutil.which("nats")
     if found is None:
