@@ -20,7 +20,7 @@ from natsctl.api.consumer import AckPolicy, ConsumerConfig, DeliverPolicy, Prior
 from natsctl.api.errors import ErrCode
 from natsctl.api.model import INT64_MAX
 from natsctl.api.stream import RetentionPolicy, StreamConfig
-from natsctl.api.subject_index import STEP, Steps, cost_of, finish, first_covered
+from natsctl.api.subject_index import STEP, Steps, cost_of, finish, first_covered, pieces
 from natsctl.api.subjects import has_wildcard, is_asset_name, is_subset, is_valid_subject
 from natsctl.api.times import is_zero, parse_time
 from natsctl.api.units import MILLISECOND, MINUTE, SECOND, format_duration
@@ -224,18 +224,22 @@ def _check_backoff_and_description(
     return None
 
 
-def _check_delivery(config: ConsumerConfig, stream: StreamConfig, bounds: ConsumerBounds) -> ApiError | None:
+def _check_delivery(
+    config: ConsumerConfig, stream: StreamConfig, bounds: ConsumerBounds
+) -> ApiError | Steps[ApiError | None] | None:
     return _check_push(config, stream) if config.deliver_subject else _check_pull(config, stream, bounds)
 
 
-def _check_push(config: ConsumerConfig, stream: StreamConfig) -> ApiError | None:
+def _check_push(config: ConsumerConfig, stream: StreamConfig) -> Steps[ApiError | None]:
     to = config.deliver_subject
     if has_wildcard(to):
         return error(ErrCode.CONSUMER_DELIVER_TO_WILDCARDS)
     if not is_valid_subject(to):
         return error(ErrCode.CONSUMER_INVALID_DELIVER_SUBJECT)
-    if any(is_subset(to, subject) for subject in stream.subjects):
-        return error(ErrCode.CONSUMER_DELIVER_CYCLE)
+    for subjects in pieces(stream.subjects):
+        if any(is_subset(to, subject) for subject in subjects):
+            return error(ErrCode.CONSUMER_DELIVER_CYCLE)
+        yield sum(map(cost_of, subjects))
     if config.max_waiting:
         return error(ErrCode.CONSUMER_PUSH_MAX_WAITING)
     if config.max_ack_pending > 0 and not needs_ack(config):

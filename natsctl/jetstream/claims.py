@@ -30,7 +30,7 @@ class Claim:
             return
         self.ended = True
         removing = self._removing(index)
-        if sum(map(cost_of, self.subjects)) > MANY_SUBS:
+        if len(self.subjects) > MANY_SUBS or sum(map(cost_of, self.subjects)) > MANY_SUBS:
             long_work.add(removing, index)
         else:
             for _ in removing:

@@ -62,6 +62,7 @@ class Work:
         "_engine",
         "_held",
         "_jobs",
+        "_reopened",
         "_requests",
         "_running",
         "_shut",
@@ -79,7 +80,7 @@ class Work:
         """Calls among those held that may change the stream."""
         self._requests = 0
         self._deferred: dict[Runnable, None] = {}
-        self._running = self._shut = False
+        self._running = self._shut = self._reopened = False
         self._begun = 0
         """Cost of jobs that began as others ended."""
         self.closed = False
@@ -146,7 +147,8 @@ class Work:
     def _continue(self) -> None:
         """Open or close the stream by the remaining work, and ask for a turn for it."""
         closed = bool(self._jobs and self._shut) or self._changes > 0
-        if closed is not self.closed and self._stream is not None:
+        if (closed is not self.closed or self._reopened) and self._stream is not None:
+            self._reopened = False
             self._open_or_close(closed)
             if closed:
                 self._engine.closed[self._stream.store] = None
@@ -230,12 +232,8 @@ class Work:
             store = self._stream.store
             store.held -= 1
             store.held_bytes -= held.size
-        if not self.closed:
-            held.call(*held.arguments)
-            return held.cost
-        self._open_or_close(False)  # for this call: it would wait again
-        try:
-            held.call(*held.arguments)
-        finally:
-            self._open_or_close(True)
+        if self.closed:  # the call would wait again
+            self._open_or_close(False)
+            self._reopened = True
+        held.call(*held.arguments)
         return held.cost

@@ -30,6 +30,8 @@ MAX_TS_NS = 1 << 64
 """Placeholder for the time of a segment without messages."""
 BULK_SUBJECTS = 4096
 """Min number of subjects in an answer to scan whole columns."""
+FEW_SUBJECTS = 256
+"""The same for an answer that later messages are left out of."""
 
 
 PAGE_STEP = 1024
@@ -159,20 +161,39 @@ class AppendedView:
         place = self._index.prev_place(filters, self._index.last_seq)
         return place[0].seq_at(place[1]) if place else 0
 
-    def last_per_subject(self, filters: Filters, up_to_seq: int = 0, most: int = 0) -> list[int]:
-        """Return the newest live sequence of each matching subject at or below `up_to_seq` (0: durable_seq), sorted.
-
-        With `most`, the first so many.
-        """
+    def last_per_subject(self, filters: Filters, up_to_seq: int = 0) -> list[int]:
+        """Return the newest live sequence of each matching subject at or below `up_to_seq` (0: durable_seq), sorted."""
         index = self._index
         limit = min(up_to_seq or self.durable_seq, self.durable_seq)
         count = index.table.count
         view = None if filters.everything else index.view(filters)
         sids = range(len(index.table.names)) if view is None else view.sids
-        if index.messages >= BULK_MESSAGES and len(sids) >= (BULK_SUBJECTS if limit >= index.last_seq else 256):
-            return bulk.newest_up_to(index, view, limit, most or len(sids))
+        if index.messages >= BULK_MESSAGES and len(sids) >= (
+            BULK_SUBJECTS if limit >= index.last_seq else FEW_SUBJECTS
+        ):
+            return bulk.newest_up_to(index, view, limit)
         found = [index.last_of_up_to(sid, limit) for sid in sids if count[sid]]
-        return sorted(seq for seq in found if seq)[: most or None]
+        return sorted(seq for seq in found if seq)
+
+    def finding_few_last(self, filters: Filters, up_to_seq: int, most: int) -> Steps[list[int] | None]:
+        """Return what `last_per_subject` does, or None if that is more than `most` sequences, in steps.
+
+        Nothing may change between them.
+        """
+        index, limit = self._index, min(up_to_seq or self.durable_seq, self.durable_seq)
+        view = None if filters.everything else index.view(filters)
+        sids = range(len(index.table.names)) if view is None else view.sids
+        if limit < index.last_seq and len(sids) >= FEW_SUBJECTS:
+            newest = yield from bulk.finding_newest(index, view, limit, most)
+            return newest.tolist() if len(newest) <= most else None
+        found, rest, count = list[int](), iter(sids), index.table.count
+        while piece := [*islice(rest, PAGE_STEP)]:
+            found += [seq for sid in piece if count[sid] and (seq := index.last_of_up_to(sid, limit))]
+            if len(found) > most:
+                return None
+            if len(piece) == PAGE_STEP:
+                yield STEP
+        return sorted(found)
 
     def finding_last_per_subject(self, filters: Filters, up_to_seq: int) -> Steps[array[int]]:
         """Return what `last_per_subject` does, in steps; nothing may change between them."""

@@ -13,7 +13,6 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import update_wrapper
-from heapq import nsmallest
 from itertools import compress
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 
@@ -302,31 +301,37 @@ def present(index: StreamIndex, seqs: array[int], to_seq: int) -> array[int]:
     return kept
 
 
-def newest_up_to(index: StreamIndex, view: FilterView | None, to_seq: int, most: int) -> list[int]:
-    """Return the newest live sequence of each matching subject at or below `to_seq`, ascending, at most `most`."""
+def newest_up_to(index: StreamIndex, view: FilterView | None, to_seq: int) -> list[int]:
+    """Return the newest live sequence of each matching subject at or below `to_seq`, ascending."""
     if to_seq < index.last_seq:
-        steps = finding_newest(index, view, to_seq)
-        return finish(steps)[:most].tolist()
+        return finish(finding_newest(index, view, to_seq)).tolist()
     table = index.table
     for sid in list(table.stale):
         index.last_of(sid)
-    lasts = sequences_at(live_subjects(index, view), table.last, 0)
-    return sorted(lasts) if most >= len(lasts) else nsmallest(most, lasts)
+    return sorted(sequences_at(live_subjects(index, view), table.last, 0))
 
 
-def finding_newest(index: StreamIndex, view: FilterView | None, to_seq: int) -> Steps[array[int]]:
+def finding_newest(index: StreamIndex, view: FilterView | None, to_seq: int, most: int = 0) -> Steps[array[int]]:
     """Return the newest live sequence of each matching subject at or below `to_seq`, ascending, in steps.
 
-    The index must not change between them. Newest messages come first: the first one of a subject is its newest.
+    The index must not change between them. Newest messages come first: the first one of a subject is its newest. With
+    `most`, the search ends once there are more.
     """
     mask = mask_of(view, index)
     parts: list[array[int]] = []
-    seen = bytearray(len(index.table.names))
+    count, seen = 0, bytearray(len(index.table.names))
     for segment in reversed(index.segments[: bisect_right(index.bases, to_seq)]):
         for end in range(segment.position_from(to_seq + 1), 0, -BULK_STEP):
             positions = live_positions(segment, mask, max(end - BULK_STEP, 0), end)
             parts.append(sequences(segment, last_of_each(seen, segment.sids, positions)))
+            count += len(parts[-1])
+            if 0 < most < count:
+                return _ascending(parts)
             yield STEP
+    return _ascending(parts)
+
+
+def _ascending(parts: list[array[int]]) -> array[int]:
     found = array("Q")
     for part in reversed(parts):
         found += part

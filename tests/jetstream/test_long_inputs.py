@@ -122,6 +122,10 @@ INPUTS: Final[dict[str, Act | tuple[Act, Act]]] = {
     ),
     CROSSING: lambda jet, count: create(jet, subjects=crossing(count // 4)),
     "subjects of an update": (lambda jet, count: create(jet, subjects=["first"]), update),
+    "subjects of an update of many": (
+        lambda jet, count: create(jet, subjects=[f"t.{number}" for number in range(20 * count)]),
+        lambda jet, count: update(jet, 20 * count),
+    ),
     "subjects of another stream": (
         lambda jet, count: create(jet, subjects=subjects(count)),
         lambda jet, count: create(jet, "B", subjects=[*(f"t.{n}" for n in range(count)), "s.7"]),
@@ -194,6 +198,14 @@ INPUTS: Final[dict[str, Act | tuple[Act, Act]]] = {
             consume(jet, filter_subjects=subjects(count)),
         ),
         lambda jet, count: consume(jet, "D", filter_subjects=subjects(count)),
+    ),
+    "subjects of a push consumer's stream": (
+        lambda jet, count: create(jet, subjects=subjects(20 * count)),
+        lambda jet, count: consume(jet, deliver_subject="d"),
+    ),
+    "filters of a purge": (
+        lambda jet, count: (create(jet, subjects=["s.>"]), consume(jet, filter_subjects=subjects(20 * count))),
+        lambda jet, count: (jet.publish("x", subject="s.7"), jet.api("STREAM.PURGE.A", {"filter": "s.*"})),
     ),
     "removed filters": (
         lambda jet, count: (create(jet, subjects=["s.>"]), consume(jet, filter_subjects=subjects(count))),

@@ -185,6 +185,25 @@ def test_what_waits_for_acks_is_dropped_in_slices() -> None:
     assert meter.most_looks <= 4 * (MAX_ONE_BY_ONE + steps.STEP)
 
 
+def test_messages_that_have_waited_together_open_the_stream_once_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    jet, turned = filled(MANY), list[bool]()
+    hold_back = Stream.hold_back
+
+    def counting(stream: Stream, closed: bool) -> None:
+        turned.append(closed)
+        hold_back(stream, closed)
+
+    monkeypatch.setattr(Stream, "hold_back", counting)
+    session, engine, stream = jet.wire.session, jet.machine.engine, stream_of(jet)
+    session.receive(b"PUB $JS.API.STREAM.PURGE.S p 18\r\n" + b'{"filter":"*.*.x"}' + b"\r\n")
+    assert stream.work.closed
+    session.receive(b"PUB s.1.x 1\r\nx\r\n" * 2 * work.SLICE)
+    while engine.run_ready(2048):
+        turned, before = list[bool](), turned
+        assert len(before) <= 2
+    assert not stream.work.closed and stream.store.messages == 2 * work.SLICE
+
+
 # Pending acks
 
 MAX_LINES: Final = 40_000
@@ -220,6 +239,19 @@ def most_lines(machine: Metered, act: Callable[[], object]) -> int:
         sys.settrace(before)
         machine.meter = None
     return most
+
+
+@pytest.mark.parametrize(("up_to", "found"), [(500, 500), (5_000, 0), (VERY_MANY, 0)])
+def test_the_last_messages_of_many_subjects_are_looked_for_in_slices(up_to: int, found: int) -> None:
+    jet = filled(VERY_MANY, VERY_MANY)
+    jet.api("STREAM.INFO.S", {"subjects_filter": "s.*.x"})  # the subjects are known to the filter
+    machine, sid = jet.machine, jet.listen("r")
+    assert isinstance(machine, Metered)
+    body = json.dumps({"multi_last": ["s.*.x"], "up_to_seq": up_to}).encode()
+    assert most_lines(machine, lambda: jet.wire.publish("$JS.API.DIRECT.GET.S", body, "r")) <= MAX_LINES
+    *answers, end = jet.heard(sid)
+    assert [message.payload for message in answers] == [b"%d" % seq for seq in range(1, found + 1)]
+    assert end.status == (b"204 EOB" if found else b"413 Too Many Results")
 
 
 def with_pending(count: int = MANY, **config: Any) -> tuple[Jet, Metered, Message]:

@@ -190,6 +190,7 @@ def as_if_very_long(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
         for name in (
             "stream.BULK", "index.BULK", "index.BULK_DROP", "index.FEW", "appended.BULK", "stream.BULK_PRESENT",
             "appended.BULK_MESSAGES", "appended.BULK_SUBJECTS", "index.BULK_MESSAGES", "view.BULK_MESSAGES",
+            "appended.FEW_SUBJECTS",
         ):  # fmt: skip
             monkeypatch.setattr(f"natsctl.store.{name}", 0)
         monkeypatch.setattr("natsctl.store.view.PROBE", 1)

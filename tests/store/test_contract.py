@@ -8,6 +8,7 @@ from natsctl.store.errors import StorePoisonedError
 from natsctl.store.file_commit import SMALL_BYTES
 from natsctl.store.filters import ALL, Filters
 from natsctl.store.options import StoreOptions
+from natsctl.store.steps import finish
 from natsctl.store.store import Store
 from natsctl.store.stream import StreamStore
 from tests.support.store_batches import append_together, run_of
@@ -290,6 +291,11 @@ def test_random_operations_agree_with_a_plain_model(lab, stream):
             assert stream.last_match(filters) == (matching[-1] if matching else 0)
             newest = {model[seq]: seq for seq in matching if seq <= stream.durable_seq}
             assert stream.last_per_subject(filters) == sorted(newest.values())
+            limit = rng.choice([0, last // 2])
+            older = {model[seq]: seq for seq in matching if seq <= min(limit or last, stream.durable_seq)}
+            for most in range(max(len(older) - 1, 0), len(older) + 1):
+                few = sorted(older.values()) if most == len(older) else None
+                assert finish(stream.finding_few_last(filters, limit, most)) == few
             shown = [seq for seq in matching if start <= seq <= stream.durable_seq]
             assert [m.seq for m in stream.read_from(start, filters, 10)] == shown[:10]
             assert stream.present(range(start, last + 9)) == [

@@ -108,7 +108,7 @@ class PurgeScope(NamedTuple):
 
 def after_purge(consumer: Consumer, purged: Filters | None) -> Steps[None]:
     state, store = consumer.state, consumer.stream.store
-    scope = scope_of(consumer, purged)
+    scope = yield from _finding_scope(consumer, purged)
     gone = {seq for seq in state.redelivered if seq < store.first_seq and seq not in state.pending}
     if scope is not None:
         floor_cseq, floor_sseq = state.oldest_floor()
@@ -140,16 +140,17 @@ def after_purge(consumer: Consumer, purged: Filters | None) -> Steps[None]:
             consumer.log.placed(position, floor_cseq, floor_sseq)
 
 
-def scope_of(consumer: Consumer, purged: Filters | None) -> PurgeScope | None:
+def _finding_scope(consumer: Consumer, purged: Filters | None) -> Steps[PurgeScope | None]:
     """Return the effect of a purge on a consumer, None when it keeps its position."""
     store, stream_first = consumer.stream.store, consumer.stream.store.first_seq
     if purged is None or purged.everything:
         return PurgeScope(stream_first, False)
     own, subject = filters_of(consumer.config), purged.subjects[0].decode("utf-8", "replace")
-    if any(is_subset(each, subject) for each in own):
-        if not all(is_subset(each, subject) for each in own):
-            return PurgeScope(stream_first, True)
+    inside, wider = 0, not own
+    for piece in pieces(own):
+        inside += sum(is_subset(each, subject) for each in piece)
+        wider = wider or any(is_subset(subject, each) for each in piece)
+        yield len(piece)
+    if inside and inside == len(own):
         return PurgeScope(store.first_match(purged, stream_first) or store.last_seq + 1, False)
-    if not own or any(is_subset(subject, each) for each in own):
-        return PurgeScope(stream_first, True)
-    return None
+    return PurgeScope(stream_first, True) if inside or wider else None

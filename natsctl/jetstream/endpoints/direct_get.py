@@ -165,8 +165,9 @@ class LastBatch(_Batch):
         """Find the sequences and start to send. Raises StoreError."""
         filters = yield from Filters.compiling(self._request.multi_last)
         yield from self._stream.store.preparing(filters)
-        found = search.last_of_subjects(self._stream.store, filters, self._up_to, MAX_SUBJECTS + 1)
-        if len(found) > MAX_SUBJECTS:
+        self._stream.work.shut()
+        found = yield from search.finding_last_of_subjects(self._stream.store, filters, self._up_to, MAX_SUBJECTS)
+        if found is None:
             self._stream.account.publish(self._reply, b"", TOO_MANY, b"")
         elif not found:
             self._stream.account.publish(self._reply, b"", NO_RESULTS, b"")

@@ -12,6 +12,7 @@ from natsctl.api.requests import DirectGetRequest, StreamMsgGetRequest
 from natsctl.api.subjects import is_literal
 from natsctl.api.times import parse_time
 from natsctl.store.filters import ALL, Filters
+from natsctl.store.steps import Steps
 
 if TYPE_CHECKING:
     from natsctl.store.message import StoredMessage
@@ -133,15 +134,15 @@ def last_searched(store: StreamStore, request: DirectGetRequest) -> int:
     return 0 if seq <= store.first_seq else min(seq - 1, store.durable_seq)
 
 
-def last_of_subjects(store: StreamStore, filters: Filters, up_to: int, most: int) -> list[int]:
-    """Return the newest sequence at or below `up_to` of each subject that the filters match, at most `most`.
+def finding_last_of_subjects(store: StreamStore, filters: Filters, up_to: int, most: int) -> Steps[list[int] | None]:
+    """Return the newest sequence at or below `up_to` of each subject that the filters match; None: more than `most`.
 
-    With `up_to` above the last sequence nothing is found in a stream on disk, and everything in one in memory, as in
-    nats-server.
+    Nothing may change between the steps. With `up_to` above the last sequence nothing is found in a stream on disk, and
+    everything in one in memory, as in nats-server.
     """
     if not up_to or (up_to > store.last_seq and store.storage == "file"):
         return []
-    return store.last_per_subject(filters, up_to, most)
+    return (yield from store.finding_few_last(filters, up_to, most))
 
 
 def patterns(subject: str) -> Filters:

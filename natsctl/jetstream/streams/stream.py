@@ -85,6 +85,8 @@ class StreamMeta(msgspec.Struct, frozen=True):
 
 CAPTURES_STEP: Final = 128
 """Cost of the subjects that are subscribed to in one step."""
+KEPT_STEP: Final = 1024
+"""Subjects that are only looked for among the earlier ones in one step."""
 COMMIT_NS: Final = 60 * 1_000_000_000
 """Largest difference in time between the first and the last message of a commit."""
 
@@ -317,8 +319,15 @@ class Stream:
     def _capturing(self) -> Steps[None]:
         """Subscribe to the subjects of the configuration, and to no others."""
         subjects = self.config.subjects
-        gone = self._captures.keys() - {name.encode() for name in subjects}
-        self.account.end_subscriptions({subject: self._captures.pop(subject) for subject in gone})
+        if self._captures:
+            kept = set[bytes]()
+            for names in pieces(subjects, KEPT_STEP):
+                kept.update(name.encode() for name in names)
+                yield CAPTURES_STEP
+            for ended in pieces([subject for subject in self._captures if subject not in kept], CAPTURES_STEP):
+                for subject in ended:
+                    self.account.unsubscribe(self._captures.pop(subject))
+                yield sum(map(cost_of, ended))
         for names in pieces(subjects, CAPTURES_STEP):
             sink = self.work if self.work.closed else self.pipeline
             for subject in (name.encode() for name in names):
