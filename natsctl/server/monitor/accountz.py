@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import msgspec
@@ -11,15 +11,7 @@ from natsctl.api.subject_index import finish
 from natsctl.api.times import format_time
 from natsctl.api.units import SECOND
 from natsctl.broker.account import Account, Traffic
-from natsctl.broker.imports.account_config import (
-    RESPONSE_THRESHOLD_NS,
-    AccountConfig,
-    ServiceExport,
-    ServiceImport,
-    StreamExport,
-    StreamImport,
-    SubjectMap,
-)
+from natsctl.broker.imports.account_config import AccountConfig, Latency, ServiceExport, StreamExport, SubjectMap
 from natsctl.server.monitor.connz import account_claims, held_account, name_tag, subscription_stats
 from natsctl.server.monitor.document import Making, head, present
 from natsctl.server.monitor.query import BadRequestError, EndpointOptions
@@ -28,26 +20,31 @@ if TYPE_CHECKING:
     from natsctl.server.instance import ServerInstance
 
 
-_RESPONSES: Final = {"single": "Singleton", "stream": "Stream", "chunked": "Chunked"}
+_RESPONSES: Final = {"single": "Singleton", "stream": "Streamed", "chunked": "Chunked"}
 _DOMAIN: Final = ("$KV.>", "$OBJ.>", "ACCOUNT.>", "CONSUMER.>", "DIRECT.>", "INFO", "META.>", "SERVER.>", "STREAM.>")
 """The subjects below a domain's name."""
 _API: Final = "$JS.API"
-_BUILT_IN: Final = (
+_SYSTEM_EXPORTS: Final = (
+    ServiceExport("$SYS.DEBUG.SUBSCRIBERS"), ServiceExport("$SYS.REQ.USER.*.INFO"),
+    ServiceExport("$SYS.REQ.ACCOUNT.*.CONNZ", response="stream"),
+    ServiceExport("$SYS.REQ.ACCOUNT.*.STATZ", response="stream"),
+)  # fmt: skip
+_USER_INFO: Final = ("$SYS.REQ.USER.{}.INFO", "$SYS.REQ.USER.INFO", True)
+_SYSTEM_IMPORTS: Final = (
     ("$SYS.REQ.ACCOUNT.{}.CONNZ", "$SYS.REQ.ACCOUNT.PING.CONNZ", False),
     ("$SYS.REQ.ACCOUNT.{}.CONNZ", "$SYS.REQ.SERVER.PING.CONNZ", False),
     ("$SYS.REQ.ACCOUNT.{}.STATZ", "$SYS.REQ.ACCOUNT.PING.STATZ", False),
-    ("$SYS.REQ.USER.{}.INFO", "$SYS.REQ.USER.INFO", True),
+    _USER_INFO,
 )
 """Services of the system account that each account imports: subject, name here, whether the requester is shared."""
 
 
-def mappings(config: AccountConfig, domain: str) -> dict[str, list[dict[str, Any]]]:
+def mappings(config: AccountConfig, domain: str, verbs: Sequence[str]) -> dict[str, list[dict[str, Any]]]:
     """Return the mappings by source, those of the domain too; weights add up along the destinations of a source."""
     shown = {mapping.source: _destinations(mapping) for mapping in config.mappings}
-    if domain:
-        for verb in _DOMAIN:
-            subject = verb if verb.startswith("$") else f"{_API}.{verb}"
-            shown[f"$JS.{domain}.API.{verb}"] = [{"subject": subject, "weight": 100}]
+    for verb in verbs if domain else ():
+        subject = verb if verb.startswith("$") else f"{_API}.{verb}"
+        shown[f"$JS.{domain}.API.{verb}"] = [{"subject": subject, "weight": 100}]
     return dict(sorted(shown.items()))
 
 
@@ -64,9 +61,14 @@ def _destinations(mapping: SubjectMap) -> list[dict[str, Any]]:
     return shown
 
 
-def exports(config: AccountConfig) -> list[dict[str, Any]]:
-    services = [_export(export) for export in config.exports if isinstance(export, ServiceExport)]
-    return services + [_export(export) for export in config.exports if isinstance(export, StreamExport)]
+def exports(config: AccountConfig, system: str, jetstream: bool) -> list[dict[str, Any]]:
+    """Return services, then streams; those of the system account itself come last."""
+    shown = sorted(config.exports, key=lambda export: isinstance(export, StreamExport))
+    if config.name == system:
+        shown += _SYSTEM_EXPORTS
+        if jetstream:
+            shown.append(ServiceExport(f"{_API}.>"))
+    return [_export(export) for export in shown]
 
 
 def _export(export: ServiceExport | StreamExport) -> dict[str, Any]:
@@ -76,38 +78,41 @@ def _export(export: ServiceExport | StreamExport) -> dict[str, Any]:
         shown["token_req"] = True
     if isinstance(export, ServiceExport):
         shown["response_type"] = _RESPONSES[export.response]
-        if export.response_threshold_ns != RESPONSE_THRESHOLD_NS:
-            shown["response_threshold"] = export.response_threshold_ns
         if export.latency is not None:
-            sampling = export.latency.sampling or "headers"
-            shown["service_latency"] = {"sampling": sampling, "results": export.latency.subject}
-    if export.account_token_position:
-        shown["account_token_position"] = export.account_token_position
+            shown["service_latency"] = _latency(export.latency)
     return {**shown, "approved_accounts": list(export.accounts)} if export.accounts else shown
 
 
-def imports(config: AccountConfig, system: str, jetstream: bool) -> list[dict[str, Any]]:
-    """Return streams, then services; the services of every account come last."""
-    streams = [_stream(one) for one in config.imports if isinstance(one, StreamImport)]
-    services = [
-        _service(one.subject, one.account, one.to or one.subject, one.share)
-        for one in config.imports
-        if isinstance(one, ServiceImport)
+def _latency(latency: Latency) -> dict[str, Any]:
+    return {"sampling": latency.sampling or "headers", "results": latency.subject}
+
+
+def imports(account: Account, system: str, jetstream: bool) -> list[dict[str, Any]]:
+    """Return the imports in effect, streams, then services; the services of every account come last."""
+    links = account.imports
+    streams = [
+        _stream(link.account, link.subject, link.local) for link in (links.streams.links if links.streams else ())
     ]
-    return streams + services + list(_built_in(config.name, system, jetstream))
+    services = []
+    for link in links.services:
+        shown = _service(link.subject, link.account, link.local, link.share)
+        if link.export.latency is not None:
+            shown["latency"] = _latency(link.export.latency)
+        services.append(shown)
+    return streams + services + list(_built_in(account.name, system, jetstream))
 
 
 def _built_in(name: str, system: str, jetstream: bool) -> Iterator[dict[str, Any]]:
-    if name == system or not system:
+    if not system:
         return
-    for subject, here, share in _BUILT_IN:
+    for subject, here, share in _SYSTEM_IMPORTS if name != system else (_USER_INFO,):
         yield _service(subject.format(name), system, here, share)
-    if jetstream:
+    if jetstream and name != system:
         yield _service(f"{_API}.>", system, f"{_API}.>", True)
 
 
-def _stream(one: StreamImport) -> dict[str, Any]:
-    shown = {"subject": one.subject, "account": one.account, "local_subject": one.to or one.subject, "type": "stream"}
+def _stream(account: str, subject: str, local: str) -> dict[str, Any]:
+    shown = {"subject": subject, "account": account, "local_subject": local, "type": "stream"}
     return {**shown, "invalid": False, "share": False, "tracking": False}
 
 
@@ -157,11 +162,12 @@ def account_info(server: ServerInstance, name: str) -> dict[str, Any]:
         "client_connections": len(account.sessions),
         "subscriptions": account.subscriptions,
     }
-    domain = engine.options.domain if engine is not None and served else ""
+    domain = engine.options.domain if engine is not None else ""
+    verbs = _DOMAIN if served else (">",) if account is broker.system_account else ()
     lists = {
-        "mappings": mappings(account.config, domain),
-        "exports": exports(account.config),
-        "imports": imports(account.config, broker.system_account.name, engine is not None),
+        "mappings": mappings(account.config, domain, verbs),
+        "exports": exports(account.config, broker.system_account.name, engine is not None),
+        "imports": imports(account, broker.system_account.name, engine is not None),
     }
     info |= present(lists)
     before, behind = account_claims(held) if held is not None else ({}, {})

@@ -25,11 +25,17 @@ jetstream { domain: hub, max_mem: 64MB, max_file: 1GB, sync: always, limits { ma
 websocket { listen: "127.0.0.1:-1", no_tls: true, compression: true }
 accounts {
   A { users: [{user: a, password: hidden-word}], jetstream: {max_mem: 1MB, max_file: 10MB},
-      exports: [{stream: "x.>"}, {service: "svc", accounts: [B]}],
+      exports: [{stream: "x.>"}, {service: "svc", accounts: [B]}, {stream: "t.*.>", account_token_position: 2},
+                {service: "many.>", response: stream, threshold: 5s}, {service: chunks, response: chunked},
+                {service: half, latency: {sampling: 50%, subject: lat}},
+                {service: "of.*.*", account_token_position: 2, latency: {sampling: headers, subject: lat}}],
       mappings: {"m.*": "n.$1", "w": [{destination: "w1", weight: 30%}, {destination: w2, weight: 70%}]} }
   B { users: [{user: b, password: hidden-word}], jetstream: true,
       imports: [{stream: {account: A, subject: "x.>"}, prefix: "fromA"},
-                {service: {account: A, subject: svc}, to: "asvc"}] }
+                {stream: {account: A, subject: "t.B.*"}, to: "mine.$1.t"},
+                {service: {account: A, subject: svc}, to: "asvc"}, {service: {account: A, subject: "many.one"}},
+                {service: {account: A, subject: half}, share: true},
+                {service: {account: A, subject: "of.B.*"}, to: "our.$1.of"}] }
   SYS { users: [{user: sys, password: hidden-word}] }
 }
 system_account: SYS
@@ -133,7 +139,7 @@ SHAPES = (
     "/connz?auth=1&state=any", "/connz?acc=A&auth=true", "/connz?user=b", "/connz?acc=nope", "/connz?cid=1000000",
     "/connz?limit=1&offset=1", "/connz?sort=rtt", "/connz?state=closed&sort=stop", "/connz?state=closed&sort=reason",
     "/routez", "/routez?subs=detail", "/gatewayz", "/leafz", "/leafz?subs=1", "/subsz", "/subscriptionsz",
-    "/accountz", "/accountz?acc=A", "/accountz?acc=B", "/accstatz", "/accstatz?unused=1",
+    "/accountz", "/accountz?acc=A", "/accountz?acc=B", "/accountz?acc=SYS", "/accstatz", "/accstatz?unused=1",
     "/jsz", "/jsz?accounts=1", "/jsz?streams=1", "/jsz?consumers=1", "/jsz?consumers=1&config=1&direct-consumers=1",
     "/jsz?consumers=1&raft=1", "/jsz?acc=A&streams=1", "/jsz?acc=nope", "/jsz?acc=nope&streams=1",
     "/jsz?accounts=1&limit=1&offset=1", "/jsz?accounts=1&limit=-1", "/jsz?accounts=1&offset=9",
@@ -213,7 +219,7 @@ def test_values_that_do_not_depend_on_the_moment_are_the_same(path: str, pair: d
 
 
 def test_account_details_are_the_same_in_any_order(pair: dict[str, dict[str, Answer]]) -> None:
-    for account in "AB":
+    for account in ("A", "B", "SYS"):
         found = []
         for kind in ("natsctl", "reference"):
             detail = drop(json.loads(pair[kind][f"/accountz?acc={account}"][2])["account_detail"], PASSING)
