@@ -54,6 +54,8 @@ def _in_buckets(sids: array[int], names: Sequence[Blob]) -> Steps[list[list[int]
 
 
 class AppendedView:
+    __slots__ = ("_index", "_ts_at", "durable_seq")
+
     def __init__(self, index: StreamIndex, log: FileLog | MemoryLog) -> None:
         self._index = index
         self._ts_at = log.ts_at

@@ -172,8 +172,6 @@ class CommitPlan(msgspec.Struct):
     """New name of the folder, for a stream's last commit."""
     was_born: bool = True
     """Whether the folder has its name, so that it is there."""
-    only_messages: bool = False
-    """Whether there is nothing to do but to write `data` at `offset`, and to sync it if `sync`."""
 
 
 def no_room() -> OSError:
@@ -242,15 +240,12 @@ class FileCommit(Commit):
         self.settled_end = plan.offset + size
         self.unerased: dict[Erasure, StoreError] = {}
         """Erasures in compressed or encrypted segments that could not be done, and why; their records are on disk."""
-        if plan.only_messages:
-            self.only_messages, self.syncs, only_appends = True, plan.sync, reserve.intact
-        else:
-            self.creates, self.removes = plan.creates, bool(plan.trash_folder)
-            journal = plan.journal
-            self.syncs = (plan.sync and plan.target is not None) or (journal is not None and journal.sync)
-            only_appends = self._finds_only_appends()
-            if journal is not None:
-                size += len(journal.data) + (journal.unsynced_bytes if journal.sync else 0)
+        self.creates, self.removes = plan.creates, bool(plan.trash_folder)
+        journal = plan.journal
+        self.syncs = (plan.sync and plan.target is not None) or (journal is not None and journal.sync)
+        only_appends = self._finds_only_appends()
+        if journal is not None:
+            size += len(journal.data) + (journal.unsynced_bytes if journal.sync else 0)
         self._only_appends = only_appends
         if plan.zeros and (not only_appends or disk.encrypted):
             plan.zeros = 0
@@ -602,3 +597,87 @@ def _by_segment(erasures: Sequence[Erasure]) -> dict[SegmentFile, list[tuple[int
     for segment, offset, data in erasures:
         groups.setdefault(segment, []).append((offset, data))
     return groups
+
+
+class MessagesCommit(Commit):
+    """A commit that appends messages to a file that is there, and does nothing else, as most do.
+
+    `run` is for disks without descriptors, and for what a native write could not do: it is that of a `FileCommit`.
+    """
+
+    __slots__ = (
+        "_disk", "_only_appends", "_reserve", "data", "full", "is_small", "last_ts_ns", "offset", "settled_end",
+        "syncs", "target", "unsynced_bytes", "whole", "zeros",
+    )  # fmt: skip
+
+    io = only_messages = True
+
+    def __init__(
+        self,
+        last_seq: int,
+        callbacks: list[Settled],
+        disk: Disk,
+        reserve: Reserve,
+        target: SegmentFile,
+        offset: int,
+        data: bytes,
+        last_ts_ns: int,
+        syncs: bool,
+    ) -> None:
+        self.last_seq = last_seq
+        self.callbacks = callbacks
+        self._disk = disk
+        self._reserve = reserve
+        self.target = target
+        self.offset = offset
+        self.data = data
+        self.settled_end = offset + len(data)
+        self.last_ts_ns = last_ts_ns
+        self.syncs = syncs
+        self.unsynced_bytes = self.zeros = 0
+        self.whole: FileCommit | None = None
+        """What `run` did."""
+        self.full = False
+        self._only_appends = reserve.intact
+        self.is_small = self._only_appends and len(data) <= SMALL_BYTES
+
+    def wait_for_sync(self, unsynced_bytes: int, zeros: int) -> None:
+        """Sync these earlier bytes too, and write these zeros after the messages."""
+        self.unsynced_bytes = unsynced_bytes
+        self.zeros = 0 if self._disk.encrypted or not self._only_appends else zeros
+        self.is_small = self._only_appends and len(self.data) + self.zeros + unsynced_bytes <= SMALL_BYTES
+
+    def take_appends(self) -> tuple[Append, ...]:
+        if not self._only_appends or (writer := self.target.writer) is None:
+            return ()
+        fd, data, offset = writer.placed(self.data + bytes(self.zeros) if self.zeros else self.data, self.offset)
+        return ((fd, data, offset, self.syncs),) if fd >= 0 else ()
+
+    @property
+    def found_no_room(self) -> bool:
+        return self.full
+
+    @property
+    def lacks_room(self) -> bool:
+        return self.whole is not None and self.whole.lacks_room
+
+    @property
+    def kept(self) -> bool:
+        return not self.full
+
+    def run(self) -> None:
+        """Do the disk work; raises OSError when the stream must be fenced off."""
+        plan = CommitPlan(
+            self.target.folder,
+            target=self.target,
+            offset=self.offset,
+            data=self.data,
+            zeros=self.zeros,
+            sync=self.syncs,
+            unsynced_bytes=self.unsynced_bytes,
+            has_messages=True,
+            last_ts_ns=self.last_ts_ns,
+        )
+        self.whole = FileCommit(self.last_seq, self.callbacks, self._disk, plan, self._reserve)
+        self.whole.run()
+        self.full, self.zeros = self.whole.full, plan.zeros

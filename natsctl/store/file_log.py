@@ -18,7 +18,7 @@ from natsctl.store import frame
 from natsctl.store.compaction import Compaction
 from natsctl.store.disk import Disk
 from natsctl.store.errors import StoreDamagedError
-from natsctl.store.file_commit import SMALL_BYTES, CommitPlan, Erasure, FileCommit
+from natsctl.store.file_commit import SMALL_BYTES, CommitPlan, Erasure, FileCommit, MessagesCommit, Settled
 from natsctl.store.filters import Filters
 from natsctl.store.fsck import SegmentMark, StreamCheck
 from natsctl.store.index import StreamIndex
@@ -72,27 +72,34 @@ class RemovalRecords(NamedTuple):
 class Removals:
     """Removals that no commit has taken yet."""
 
-    __slots__ = ("deletes", "erases", "floor_moved")
+    __slots__ = ("deletes", "erases", "floor_moved", "waiting")
 
     def __init__(self) -> None:
         self.deletes = array("Q")
         self.erases: list[int] = []
         self.floor_moved = False
+        self.waiting = False
+        """Whether there are any."""
 
-    def __bool__(self) -> bool:
-        return self.floor_moved or bool(self.deletes or self.erases)
+    def move_floor(self) -> None:
+        self.floor_moved = self.waiting = True
 
     def add(self, seq: int, erase: bool) -> None:
         """Note that message `seq` was taken out, its bytes to be overwritten if `erase`."""
+        self.waiting = True
         if erase:
             self.erases.append(seq)
         else:
             self.deletes.append(seq)
 
+    def add_all(self, seqs: array[int]) -> None:
+        self.deletes.extend(seqs)
+        self.waiting = True
+
     def take(self, spots: list[Spot], first_seq: int, synced_seq: int) -> RemovalRecords:
         """Return everything recorded, with `spots` for the erasures, and start over."""
         taken = RemovalRecords(self.deletes, spots, self.floor_moved, first_seq, synced_seq)
-        self.deletes, self.erases, self.floor_moved = array("Q"), [], False
+        self.deletes, self.erases, self.floor_moved, self.waiting = array("Q"), [], False, False
         return taken
 
     def put_back(self, taken: RemovalRecords) -> None:
@@ -100,10 +107,12 @@ class Removals:
         self.deletes = taken.deletes + self.deletes
         self.erases = [spot[0] for spot in taken.spots] + self.erases
         self.floor_moved |= taken.floor
+        self.waiting = True
 
     def forget_above(self, seq: int) -> None:
         self.deletes = array("Q", [delete for delete in self.deletes if delete <= seq])
         self.erases = [found for found in self.erases if found <= seq]
+        self.waiting = self.floor_moved or bool(self.deletes or self.erases)
 
 
 _encode_message = frame.encode_message
@@ -148,6 +157,13 @@ class FrameRun(NamedTuple):
 class FileLog:
     """Appends, removals and reads of a stream on disk, and its share of each commit."""
 
+    __slots__ = (
+        "_below_floor", "_cache", "_compaction", "_durable_ts_ns", "_has_messages", "_has_more", "_host", "_index",
+        "_index_unlinks", "_names_loose", "_new_salt", "_parts", "_postponed", "_reader", "_removals", "_sealing",
+        "_segment_bytes", "_small_segment", "_taken_end", "_taken_removals", "_trailing", "_unerased", "_unmarked",
+        "file", "folder", "identity", "provisional", "stream_id", "synced_mark", "synced_seq", "unnamed",
+    )  # fmt: skip
+
     def __init__(
         self,
         host: Store,
@@ -181,6 +197,8 @@ class FileLog:
         self._parts: list[bytes] = []
         self._taken_end = 0
         self._has_messages = False
+        self._has_more = True
+        """Whether the next commit may have more to do than append messages and record removals."""
         self._durable_ts_ns = 0
         self._removals = Removals()
         self._taken_removals: RemovalRecords | None = None
@@ -315,6 +333,7 @@ class FileLog:
     def compress(self, on: bool) -> None:
         """Switch compression of segments once they are sealed; old ones follow as they are rewritten."""
         self._compaction.block_bytes = self._host.options.block_bytes if on else 0
+        self._has_more = True
         if on and len(self._index.segments) > 1:  # a stop may have come between its seal and its compression
             self._compaction.note(self._index.segments[-2])
 
@@ -335,19 +354,19 @@ class FileLog:
     def removing_many(self, segment: Segment, positions: array[int], seqs: array[int], size: int) -> None:
         file = segment.body
         assert file is not None
-        self._removals.deletes.extend(seqs)
+        self._removals.add_all(seqs)
         file.dead_bytes += size + len(seqs) * frame.FRAME_OVER_SIZE
         if file.dead_bytes * 2 > file.size and segment.keys is not None:
             self._compaction.note(segment)
 
     def dropping_first(self, seq: int) -> None:
-        self._removals.floor_moved = True
+        self._removals.move_floor()
 
     def dropping_below(self, seq: int) -> None:
-        self._removals.floor_moved = True
+        self._removals.move_floor()
 
     def skipping(self) -> None:
-        self._removals.floor_moved = True
+        self._removals.move_floor()
 
     def emptied(self, next_seq: int) -> None:
         """Put a FLOOR record in front of the batch's next message, unless earlier commits say that nothing is left.
@@ -356,7 +375,7 @@ class FileLog:
         older messages of later times.
         """
         removals, last_seq = self._removals, self._index.last_seq
-        if not (removals.floor_moved or removals.deletes or removals.erases):
+        if not removals.waiting:
             return
         if not self._parts:
             self._begin_batch(next_seq)
@@ -387,13 +406,14 @@ class FileLog:
         """Put everything buffered into `plan`, with the erasures and unlinks; `force` includes postponed ones."""
         plan.has_messages, self._has_messages, plan.last_ts_ns = self._has_messages, False, self._index.last_ts_ns
         self._taken_removals = None
-        if not self._parts and self._removals and not self._index.active.live:
+        if not self._parts and self._removals.waiting and not self._index.active.live:
             self._begin_batch(self._index.last_seq + 1)  # a purge frees the space of the last segment too
         plan.trailing = self._trailing[:-TRAILING_SEGMENTS] if self.provisional else self._trailing
         if self._sealing is None and self.has_work:
             plan.unlinks, leading = self._compaction.take_unlinks(self._index)
             if leading:
-                self._removals.floor_moved = plan.sync = True
+                self._removals.move_floor()
+                plan.sync = True
         self._take_frames(plan, durable_seq)
         if self._index_unlinks:
             plan.unlinks += self._index_unlinks
@@ -415,25 +435,48 @@ class FileLog:
         if plan.sealed is None:
             plan.rewrite = self._compaction.plan(self._index, min(self._index.first_seq, durable_seq + 1))
 
-    def take_messages(self, plan: CommitPlan) -> bool:
-        """Put the buffered messages into `plan` if all that waits are messages for a file that was created."""
-        removals, file = self._removals, self.file
-        if (
-            not (self._has_messages and file.created)
-            or self._sealing is not None
-            or (removals.floor_moved or removals.deletes or removals.erases)
+    def take_messages(self, callbacks: list[Settled], disk: Disk, sync: bool) -> MessagesCommit | None:
+        """Return a commit of the buffered messages if all that waits are messages for a file that was created."""
+        file = self.file
+        if not (self._has_messages and file.created) or self._removals.waiting:
+            return None
+        if self._has_more and self._finds_more():
+            return None
+        index, parts, offset = self._index, self._parts, self._taken_end
+        self._has_messages, self._parts, self._taken_removals = False, [], None
+        self._taken_end = file.size
+        data = parts[0] if len(parts) == 1 else b"".join(parts)
+        written = (file, offset, data, index.last_ts_ns, sync)
+        commit = MessagesCommit(index.last_seq, callbacks, disk, self._host.reserve, *written)
+        if sync:
+            unsynced = self._unsynced_bytes() if self.unsynced else 0
+            commit.wait_for_sync(unsynced, self._zeros(file, data, unsynced))
+        return commit
+
+    def _finds_more(self) -> bool:
+        """Return whether something other than messages and removals waits for a commit."""
+        self._has_more = bool(
+            self._sealing is not None
             or (self._trailing or self._below_floor or self._unerased or self._index_unlinks)
             or self._compaction.waits(self._index)
-        ):
-            return False
-        plan.has_messages = plan.only_messages = True
-        plan.last_ts_ns, self._has_messages, self._taken_removals = self._index.last_ts_ns, False, None
-        self._take_data(plan, 0)
-        return True
+        )
+        return self._has_more
+
+    def _unsynced_bytes(self) -> int:
+        """Return the number of bytes that earlier commits have left unsynced in the file of the next message."""
+        file = self.file
+        same = self.synced_mark[:2] == (file.head.base, file.head.generation)
+        return file.settled - (self.synced_mark[2] if same else 0)
+
+    def _zeros(self, file: SegmentFile, data: bytes, unsynced_bytes: int) -> int:
+        """Return the number of zeros to write after data that goes to the end of a file and is synced."""
+        if unsynced_bytes or not file.head.role or len(data) > SMALL_BYTES:
+            return 0
+        return zeros_ahead(file.size, file.zeros_end, self._host.options.page_bytes)
 
     def _take_frames(self, plan: CommitPlan, durable_seq: int) -> None:
         file, last_seq = self.file, self._index.last_seq
-        if self._removals:
+        if self._removals.waiting:
             spots = [self._plan_erasure(plan, seq) for seq in self._removals.erases]
             removals = self._removals.take(spots, self._index.first_seq, self.synced_seq)
             self._taken_removals = removals
@@ -451,8 +494,7 @@ class FileLog:
         file = self.file
         data = plan.data = parts[0] if len(parts) == 1 else b"".join(parts)
         if plan.sync and self.unsynced:
-            same = self.synced_mark[:2] == (file.head.base, file.head.generation)
-            plan.unsynced_bytes = file.settled - (self.synced_mark[2] if same else 0)
+            plan.unsynced_bytes = self._unsynced_bytes()
             if not data:
                 plan.target, plan.offset = file, self._taken_end
         if not data:
@@ -461,8 +503,8 @@ class FileLog:
         plan.offset = self._taken_end if file.created else 0
         if self._sealing is not None:
             self._take_seal(plan, self._sealing, durable_seq)
-        elif plan.sync and file.created and file.head.role and not plan.unsynced_bytes and len(data) <= SMALL_BYTES:
-            plan.zeros = zeros_ahead(file.size, file.zeros_end, self._host.options.page_bytes)
+        elif plan.sync and file.created:
+            plan.zeros = self._zeros(file, data, plan.unsynced_bytes)
         self._taken_end = file.size
 
     def _take_seal(self, plan: CommitPlan, sealing: SegmentFile, durable_seq: int) -> None:
@@ -494,7 +536,7 @@ class FileLog:
 
     def settle(self, commit: FileCommit, durable_seq: int) -> None:
         """Apply a commit's changes to the segments; `durable_seq` is the newest message before it."""
-        plan = commit.plan
+        plan, self._has_more = commit.plan, True
         target, sealed = plan.target, plan.sealed
         if commit.records_full:
             self._put_back(plan)
@@ -522,21 +564,21 @@ class FileLog:
         if commit.full:
             self._take_back(durable_seq)
             return
-        self._settle_seqs(commit, target)
-
-    def settle_messages(self, commit: FileCommit) -> None:
-        """Apply a commit of `take_messages` that found room."""
-        target = commit.plan.target
-        assert target is not None
-        self._settle_data(commit, target)
-        self._settle_seqs(commit, target)
-
-    def _settle_seqs(self, commit: FileCommit, target: SegmentFile | None) -> None:
-        plan = commit.plan
         self._durable_ts_ns = plan.last_ts_ns
         if target is not None and (plan.sync or not (plan.offset or plan.provisional)):
-            self.synced_seq = max(self.synced_seq, commit.last_seq)
-            self.synced_mark = (target.head.base, target.head.generation, target.settled)
+            self._note_sync(target, commit.last_seq)
+
+    def settle_messages(self, commit: MessagesCommit) -> None:
+        """Apply a commit of `take_messages` that found room."""
+        target = commit.target
+        self._durable_ts_ns = commit.last_ts_ns
+        self._settle_data(target, commit.offset, commit.data, commit.settled_end, commit.zeros)
+        if commit.syncs:
+            self._note_sync(target, commit.last_seq)
+
+    def _note_sync(self, target: SegmentFile, last_seq: int) -> None:
+        self.synced_seq = max(self.synced_seq, last_seq)
+        self.synced_mark = (target.head.base, target.head.generation, target.settled)
 
     def _settle_target(self, commit: FileCommit, target: SegmentFile, kept_seq: int) -> None:
         """Record the written segment's content, with messages up to `kept_seq`."""
@@ -548,15 +590,15 @@ class FileLog:
         if not target.created:
             target.created = True
             self._unmarked.append(SegmentMark(target.head.base, 0, target.head.generation, target.head.salt))
-        self._settle_data(commit, target)
+        kept = b"" if plan.provisional else plan.data
+        self._settle_data(target, plan.offset, kept, commit.settled_end, plan.zeros)
 
-    def _settle_data(self, commit: FileCommit, target: SegmentFile) -> None:
-        plan = commit.plan
-        target.settled = commit.settled_end
-        if plan.zeros:
-            target.zeros_end = target.settled + plan.zeros
-        if plan.data and not plan.provisional:
-            target.keep(plan.offset, plan.data, True)
+    def _settle_data(self, target: SegmentFile, offset: int, kept: bytes, end: int, zeros: int) -> None:
+        target.settled = end
+        if zeros:
+            target.zeros_end = end + zeros
+        if kept:
+            target.keep(offset, kept, end)
             self._cache.touch(target)
 
     def _settle_erasures(self, commit: FileCommit) -> None:

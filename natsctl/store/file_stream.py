@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from natsctl.store.disk import Disk
 from natsctl.store.errors import RecordsKeptError, StoreError, StoreFullError
-from natsctl.store.file_commit import Commit, CommitPlan, FileCommit, Settled
+from natsctl.store.file_commit import Commit, CommitPlan, FileCommit, MessagesCommit, Settled
 from natsctl.store.file_log import FileLog
 from natsctl.store.fsck import EXACT, HighWaterEntry, StreamCheck
 from natsctl.store.index import StreamIndex
@@ -25,6 +25,11 @@ NO_ROOM = "no space left on the store's disk"
 
 
 class FileStream:
+    __slots__ = (
+        "_disk", "_has_more", "_host", "_index", "_journal", "_meta", "_name", "_sync_forced", "_sync_wanted",
+        "_trash_folder", "born", "folder", "identity", "key", "left", "log", "stream_id",
+    )  # fmt: skip
+
     kind: Literal["file", "memory"] = "file"
 
     def __init__(
@@ -136,12 +141,13 @@ class FileStream:
 
     def take(self, callbacks: list[Settled], durable_seq: int, lazy: bool) -> Commit:
         """Return the commit of everything buffered; with `lazy` it may end before its messages are synced."""
-        host, log, last_seq = self._host, self.log, self._index.last_seq
-        plan = CommitPlan(self.folder, sync=host.syncs_at_once and not lazy)
-        if self._has_more or not log.take_messages(plan):
-            self._take_more(plan, durable_seq)
-            last_seq = durable_seq if plan.trash_folder else last_seq
-        return FileCommit(last_seq, callbacks, self._disk, plan, host.reserve)
+        host, disk = self._host, self._disk
+        sync = host.syncs_at_once and not lazy
+        if not self._has_more and (commit := self.log.take_messages(callbacks, disk, sync)) is not None:
+            return commit
+        last_seq, plan = self._index.last_seq, CommitPlan(self.folder, sync=sync)
+        self._take_more(plan, durable_seq)
+        return FileCommit(durable_seq if plan.trash_folder else last_seq, callbacks, disk, plan, host.reserve)
 
     def _take_more(self, plan: CommitPlan, durable_seq: int) -> None:
         host, log, wanted = self._host, self.log, self._sync_wanted
@@ -169,15 +175,17 @@ class FileStream:
 
         If its messages found no room, they and all messages appended since are taken back.
         """
-        assert isinstance(commit, FileCommit)
-        if commit.only_messages:
+        if isinstance(commit, MessagesCommit):
             if not commit.full:
                 self.log.settle_messages(commit)
                 return None
-        elif commit.plan.trash_folder:
-            self.left = True
-            return None
+            assert commit.whole is not None
+            commit = commit.whole
         else:
+            assert isinstance(commit, FileCommit)
+            if commit.plan.trash_folder:
+                self.left = True
+                return None
             self._settle_files(commit)
         self.log.settle(commit, durable_seq)
         if commit.records_full or commit.journal_full or commit.meta_full:
@@ -232,8 +240,7 @@ class FileStream:
 
     def keep_files(self, commit: Commit) -> None:
         """Keep the descriptors that a commit has opened, so that `close_files` closes them."""
-        assert isinstance(commit, FileCommit)
-        if commit.plan.journal is not None:
+        if isinstance(commit, FileCommit) and commit.plan.journal is not None:
             self._journal.keep_file(commit.plan.journal)
 
     def close_idle(self) -> None:

@@ -34,13 +34,13 @@ class SegmentFile:
     __slots__ = (
         "bare_end",
         "blobs",
+        "counted",
         "created",
         "dead_bytes",
         "floor",
         "folder",
         "head",
         "indexed",
-        "kept",
         "kept_end",
         "last_miss",
         "misses",
@@ -50,6 +50,7 @@ class SegmentFile:
         "starts",
         "tombs",
         "trusted",
+        "used",
         "writer",
         "zeros_end",
     )
@@ -75,9 +76,14 @@ class SegmentFile:
         self.writer: File | None = None
         self.starts: list[int] = []
         self.blobs: list[bytes] = []
-        self.trusted: list[bool] = []
-        self.kept = self.kept_end = 0
-        """Bytes of the pieces, and the offset of their end."""
+        self.trusted = True
+        """Whether the first piece need not be checked; later ones never."""
+        self.kept_end = 0
+        """The offset of the pieces' end."""
+        self.counted = 0
+        """Bytes of the pieces as the cache counts them."""
+        self.used = False
+        """Whether the pieces were used since the cache last looked for some to release."""
         self.misses = 0
         self.last_miss = 0
 
@@ -97,34 +103,36 @@ class SegmentFile:
         indexed, self.indexed = self.indexed, False
         return [self.index_path] if indexed else []
 
-    def keep(self, offset: int, blob: bytes, trusted: bool) -> None:
-        """Keep a piece; release the previous pieces unless this one follows them."""
+    def keep(self, offset: int, blob: bytes, end: int) -> None:
+        """Keep a piece, from `offset` to `end`; release the previous pieces unless this one follows them."""
         if self.kept_end != offset:
             self.forget()
         self.starts.append(offset)
         self.blobs.append(blob)
-        self.trusted.append(trusted)
-        size = len(blob)
-        self.kept += size
-        self.kept_end = offset + size
+        self.kept_end = end
         if len(self.blobs) > MAX_BLOBS:
             self._join()
 
     def _join(self) -> None:
         """Join the trusted pieces; an untrusted first piece stays separate."""
-        first = 0 if self.trusted[0] else 1
+        first = 0 if self.trusted else 1
         joined = b"".join(self.blobs[first:])
-        del self.starts[first + 1 :], self.blobs[first:], self.trusted[first + 1 :]
+        del self.starts[first + 1 :], self.blobs[first:]
         self.blobs.append(joined)
 
+    @property
+    def kept(self) -> int:
+        """Return the number of bytes of the pieces."""
+        return self.kept_end - self.starts[0] if self.starts else 0
+
     def forget(self) -> None:
-        self.starts, self.blobs, self.trusted, self.kept = [], [], [], 0
+        self.starts, self.blobs, self.trusted = [], [], True
 
     def find(self, offset: int) -> tuple[int, bytes, bool] | None:
         at = bisect_right(self.starts, offset) - 1
         if at < 0 or offset >= self.starts[at] + len(self.blobs[at]):
             return None
-        return self.starts[at], self.blobs[at], self.trusted[at]
+        return self.starts[at], self.blobs[at], self.trusted or at > 0
 
     def trim(self, disk: Disk) -> None:
         """Cut off the zeros ahead of the messages; if the disk refuses, the next start does it."""
@@ -141,7 +149,7 @@ class SegmentFile:
 
 
 class SegmentCache:
-    """The kept bytes and read descriptors of all streams; beyond a limit the least recently used are released."""
+    """Kept bytes and read descriptors of all streams; above a limit, bytes that were not used lately are released."""
 
     READERS = 64
     """Read descriptors that stay open."""
@@ -149,21 +157,36 @@ class SegmentCache:
     def __init__(self, disk: Disk, limit_bytes: int) -> None:
         self._disk = disk
         self._limit = limit_bytes
-        self._files: dict[SegmentFile, int] = {}
+        self._files: dict[SegmentFile, None] = {}
         self._readers: dict[SegmentFile, Readable] = {}
         self.bytes = 0
 
     def touch(self, file: SegmentFile) -> None:
         """Count what `file` keeps as used now, and release the bytes of others above the limit."""
-        files, kept = self._files, file.kept
-        self.bytes += kept - files.pop(file, 0)
-        files[file] = kept
+        kept = file.kept
+        self.bytes += kept - file.counted
+        if not file.counted:
+            self._files[file] = None
+        file.counted, file.used = kept, True
+        if self.bytes > self._limit:
+            self._release(file)
+
+    def _release(self, last: SegmentFile) -> None:
+        """Release the bytes of files, those first that were not used since the last look; `last` stays."""
+        files = self._files
         while self.bytes > self._limit and len(files) > 1:
             oldest = next(iter(files))
-            self.drop(oldest)
+            if oldest.used or oldest is last:
+                oldest.used = False
+                del files[oldest]
+                files[oldest] = None
+            else:
+                self.drop(oldest)
 
     def drop(self, file: SegmentFile) -> None:
-        self.bytes -= self._files.pop(file, 0)
+        self._files.pop(file, None)
+        self.bytes -= file.counted
+        file.counted = 0
         file.forget()
         reader = self._readers.pop(file, None)
         if reader is not None:
@@ -182,7 +205,8 @@ class SegmentCache:
         blob = self.reader(file).pread(file.settled, 0)
         file.forget()
         file.misses = 0
-        file.keep(0, blob, False)
+        file.keep(0, blob, len(blob))
+        file.trusted = False
         self.touch(file)
 
     def fetch(self, file: SegmentFile, offset: int, length: int) -> tuple[int, bytes, bool]:

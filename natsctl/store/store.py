@@ -486,11 +486,11 @@ class Store:
 
     def committed(self, stream: StreamStore, *, waits: bool = False) -> None:
         """Note the end of a commit of `stream`; it `waits` for a sync if that is known."""
+        if waits and stream.awaits_sync:
+            return  # nothing else is new; nor does a stream that waits have to be the newest among the open ones
         files, streams = stream.backing, self._open
         if not isinstance(files, FileStream):
             return
-        if waits and stream in self._unsynced and files.stream_id in self._high_water.changed:
-            return  # nor does a stream that waits have to be the newest among the open ones
         if files.left:
             self._forget(stream, files.stream_id)
             return
@@ -505,6 +505,7 @@ class Store:
             self._unsynced.pop(stream, None)
         elif stream not in self._unsynced:
             self._unsynced[stream] = self._monotonic_ns()
+        stream.awaits_sync = stream in self._unsynced
         changed = self._high_water.changed
         if files.stream_id not in changed:
             changed[files.stream_id] = files.high_water_entry
@@ -557,6 +558,7 @@ class Store:
         due = list(takewhile(lambda stream: self._unsynced[stream] + self._patience_ns <= now, self._unsynced))
         for stream in due:
             del self._unsynced[stream]
+            stream.awaits_sync = False
             stream.request_sync()
         self._high_water_when_due()
         self._retry_when_due()

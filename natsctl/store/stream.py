@@ -54,6 +54,11 @@ class RecordsCallback:
 
 
 class StreamStore(AppendedView):
+    __slots__ = (
+        "_append", "_callbacks", "_clean", "_host", "_in_flight", "awaits_sync", "backing", "fault", "full", "held",
+        "held_bytes", "key", "lazy", "listener", "log", "refused", "storage",
+    )  # fmt: skip
+
     def __init__(self, host: Store, key: str, index: StreamIndex, storage: FileStream | MemoryStream) -> None:
         super().__init__(index, storage.log)
         self.key = key
@@ -68,6 +73,8 @@ class StreamStore(AppendedView):
         """Whether a commit of messages ends with their write, and their sync follows within `journal_sync_ns`."""
         self.listener: Callable[[int], None] = lambda durable_seq: None
         self.refused: Callable[[int, StoreError], None] = lambda durable_seq, error: None
+        self.awaits_sync = False
+        """Whether the store will sync it in a while."""
         self.held = self.held_bytes = 0
         """Messages that wait to be appended, and their bytes; kept by the stream's owner."""
         self._host = host

@@ -5,6 +5,9 @@ import random
 import pytest
 
 from natsctl.store.errors import StoreDamagedError
+from natsctl.store.frame import FileHead
+from natsctl.store.segment_file import SegmentCache, SegmentFile
+from tests.store.conftest import commit
 from tests.support.store_batches import append_together
 
 FOLDER = "streams/s000001"
@@ -80,3 +83,32 @@ def test_a_damaged_message_is_not_given_a_new_checksum(lab):
     with pytest.raises(StoreDamagedError):
         stream.get(stream.last_seq_of(b"kept.1"))
     assert stream.get(stream.last_seq_of(b"kept.2")).payload == b"stays"
+
+
+def test_segments_are_rewritten_while_messages_come(lab):
+    store = lab.open()
+    stream = store.create("A", b"", "file")
+    for n in range(200):
+        stream.append(b"s", b"", b"x" * 100, n)
+        lab.pump(store)
+    before = len(segments(lab))
+    for seq in range(1, 190):
+        if seq % 20:
+            stream.remove(seq)
+    for n in range(4 * before):
+        stream.append(b"s", b"", b"", n)
+        commit(stream)
+    assert not stream.backing.has_work and len(segments(lab)) < before
+
+
+def test_the_cache_keeps_what_was_used_since_its_last_look(lab):
+    cache = SegmentCache(lab.disk, 100)
+    files = [SegmentFile("f", FileHead(1, number, 0, 0, 0)) for number in range(4)]
+    for file in files[:3]:
+        file.keep(0, b"x" * 40, 40)
+        cache.touch(file)
+    assert [file.kept for file in files] == [0, 40, 40, 0], "no room for the oldest"
+    cache.touch(files[1])
+    files[3].keep(0, b"x" * 40, 40)
+    cache.touch(files[3])
+    assert [file.kept for file in files] == [0, 40, 0, 40] and cache.bytes == 80

@@ -363,3 +363,29 @@ def test_a_sync_that_was_postponed_for_much_is_not_small(lab) -> None:
         small_commit(stream)
     stream.request_sync()
     assert not small_commit(stream)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda stream: stream.remove(3),
+        lambda stream: stream.remove(3, erase=True),
+        lambda stream: stream.drop_first(),
+        lambda stream: stream.purge(below_seq=3),
+        lambda stream: stream.purge(Filters((b"a.1",))),
+        lambda stream: stream.thin_out(1, 1),
+    ],
+)
+def test_what_is_removed_among_messages_stays_removed(lab, change):
+    store = lab.open()
+    stream = store.create("$G/A", b"meta", "file")
+    lab.pump(store)
+    for number in range(9):
+        stream.append(b"a.%d" % (number % 3), b"", b"%d" % number, number)
+        lab.pump(store)
+    change(stream)
+    stream.append(b"a.9", b"", b"last", 9)
+    lab.pump(store)
+    kept = [message.payload for message in stream.read_from(1)]
+    assert kept[-1] == b"last" and len(kept) < 10
+    assert [message.payload for message in lab.open().streams["$G/A"].read_from(1)] == kept

@@ -94,8 +94,7 @@ def test_an_unfinished_batch_is_cut_whole_and_reported(lab):
     _store, stream = made(lab, 3)
     append_together(stream, [(b"s", b"", b"%d" % n, n == 1) for n in range(4)], 5)
     commit = stream.begin_commit()
-    whole = commit.plan.data
-    commit.plan.data = whole[:-10]
+    commit.data = commit.data[:-10]
     commit.run()
     again = lab.open().streams["$G/A"]
     assert (again.last_seq, again.messages, list(again.timed_seqs())) == (3, 3, [])
@@ -234,7 +233,7 @@ def test_a_cut_tail_leaves_no_time_behind(lab):
         lab.pump(_store)
         append_together(stream, [(b"s", b"", b"x" * 99, False)] * 3, 9000)
         commit = stream.begin_commit()
-        commit.plan.data = commit.plan.data[: -10 if batch else 10]
+        commit.data = commit.data[: -10 if batch else 10]
         commit.run()
         again = lab.open().streams[f"$G/{batch}"]
         assert (again.messages, again.last_ts_ns) == (1, 50)

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from natsctl.store.errors import StoreFullError
+from natsctl.store.stream import StreamStore
 from tests.support.jet import Jet, texts
 from tests.support.machine import Machine
 
@@ -150,6 +151,6 @@ def test_a_store_that_is_full_refuses_each(jet: Jet, monkeypatch: pytest.MonkeyP
     def full(*messages: object) -> None:
         raise StoreFullError("no space left")
 
-    monkeypatch.setattr(jet.machine.streams["S"].store, "append_run", full)
+    monkeypatch.setattr(StreamStore, "append_run", full)
     jet.wire.send(chunk(6))
     assert [m.json()["error"]["err_code"] for m in jet.heard(acks)] == [10047] * 6

@@ -8,6 +8,7 @@ import pytest
 
 from natsctl.api.headers import get as header_of
 from natsctl.jetstream.engine_options import JetStreamOptions
+from natsctl.store.stream import StreamStore
 from tests.support.jet import SECOND, Jet, ok
 from tests.support.machine import Machine
 from tests.support.simdisk import DiskFault, no_faults
@@ -161,17 +162,19 @@ def test_sourcing_consumes_from_streams_that_keep_what_is_wanted(jet: Jet, reten
     assert info(again, "S")["state"]["messages"] == 0
 
 
-def test_nothing_leaves_a_work_queue_before_it_is_durable_where_it_goes(jet: Jet) -> None:
+def test_nothing_leaves_a_work_queue_before_it_is_durable_where_it_goes(
+    jet: Jet, monkeypatch: pytest.MonkeyPatch
+) -> None:
     jet.stream("S", retention="workqueue")
     sourcing(jet, "S", name="X")
     target = jet.machine.streams["X"].store
-    begin = target.begin_commit
-    target.begin_commit = lambda: None  # type: ignore[method-assign]  # a disk that takes its time
+    begin = StreamStore.begin_commit
+    monkeypatch.setattr(StreamStore, "begin_commit", lambda store: None if store is target else begin(store))
     jet.publish("a", "b")
     jet.advance(5)
     assert target.last_seq == 2
     assert info(jet, "S")["state"]["messages"] == 2
-    target.begin_commit = begin  # type: ignore[method-assign]  # and has written
+    monkeypatch.undo()  # its disk has written
     jet.machine.settle()
     jet.advance(5)
     assert info(jet, "S")["state"]["messages"] == 0
