@@ -32,6 +32,7 @@ from natsctl.broker.subscription import (
     Handler,
     PublishBatchHandler,
     RunEntry,
+    Stored,
     Subscription,
     ack_frames,
     answer_client,
@@ -122,7 +123,7 @@ class Account:
         self.broker = broker
         self._rng = broker.rng
         self._exact = self.routes.exact
-        self._acks: list[tuple[Sequence[Entry | RunEntry], bytes]] = []
+        self._acks: list[Stored] = []
         self.postponed = PostponedMessages(self)
         self._watches: SubjectIndex[Watch] = SubjectIndex()
         self.listeners: list[LocalInterest] = []
@@ -405,41 +406,44 @@ class Account:
         routes, shared, size = self.routes, b"", 0
         sub: Subscription | None = None
         frames, body_bytes, count = list[bytes](), 0, 0
-        for stored, opening in waiting:
-            index = offset = 0
-            while index < len(stored):
-                entry = stored[index]
-                if isinstance(entry[1], bytes):
-                    (seq, _, reply), last = entry, True
-                else:
-                    _, run, seq = entry
-                    last = not run.has_replies or offset + 1 >= len(run)
-                    seq, reply = seq + offset, run.reply(offset) if run.has_replies else b""
-                if reply:
-                    if not size or reply[:size] != shared or len(reply) == size or reply.find(b".", size) >= 0:
-                        if sub is not None and sub.session is not None:
-                            queue_answers(sub.session, sub, frames, body_bytes, count)
-                            frames, body_bytes, count = [], 0, 0
-                        if (routes.wide or self.postponed.any) and self._may_postpone(reply):
-                            route, size = NO_ROUTE, 0
-                        elif (exact := self._exact.get(reply)) is not None:
-                            route, size = exact, routes.shared_size(reply, exact)
-                        else:
-                            route, size = routes.find_shared(reply)
-                        shared, sub = reply[:size], _only_client(route)
-                    if sub is not None:
-                        more, size_of_more, acks, index, offset = ack_frames(
-                            stored, index, offset, shared, opening, sub.sid_field
-                        )
-                        frames.append(more)
-                        body_bytes += size_of_more
-                        count += acks
-                        continue
-                    size = 0  # the one before may have ended a subscription
-                    self.publish(reply, b"", b"", b"%b%d}" % (opening, seq))
-                offset += 1
-                if last:
-                    index, offset = index + 1, 0
+        number = index = offset = 0
+        while number < len(waiting):
+            stored, opening = waiting[number]
+            if index >= len(stored):
+                number, index = number + 1, 0
+                continue
+            entry = stored[index]
+            if isinstance(entry[1], bytes):
+                (seq, _, reply), last = entry, True
+            else:
+                _, run, seq = entry
+                last = not run.has_replies or offset + 1 >= len(run)
+                seq, reply = seq + offset, run.reply(offset) if run.has_replies else b""
+            if reply:
+                if not size or reply[:size] != shared or len(reply) == size or reply.find(b".", size) >= 0:
+                    if sub is not None and sub.session is not None:
+                        queue_answers(sub.session, sub, frames, body_bytes, count)
+                        frames, body_bytes, count = [], 0, 0
+                    if (routes.wide or self.postponed.any) and self._may_postpone(reply):
+                        route, size = NO_ROUTE, 0
+                    elif (exact := self._exact.get(reply)) is not None:
+                        route, size = exact, routes.shared_size(reply, exact)
+                    else:
+                        route, size = routes.find_shared(reply)
+                    shared, sub = reply[:size], _only_client(route)
+                if sub is not None:
+                    more, size_of_more, acks, number, index, offset = ack_frames(
+                        waiting, number, index, offset, shared, sub.sid_field
+                    )
+                    frames.append(more)
+                    body_bytes += size_of_more
+                    count += acks
+                    continue
+                size = 0  # the one before may have ended a subscription
+                self.publish(reply, b"", b"", b"%b%d}" % (opening, seq))
+            offset += 1
+            if last:
+                index, offset = index + 1, 0
         if sub is not None and sub.session is not None:
             queue_answers(sub.session, sub, frames, body_bytes, count)
 

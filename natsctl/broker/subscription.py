@@ -200,6 +200,8 @@ Entry: TypeAlias = tuple[int, bytes, bytes]
 """(sequence, subject or b"" if no consumer takes it, reply) of a stored message."""
 RunEntry: TypeAlias = "tuple[int, PublishRun, int]"
 """(last sequence, run, first sequence) of messages that were stored together."""
+Stored: TypeAlias = "tuple[Sequence[Entry | RunEntry], bytes]"
+"""(messages of a commit, their acks before the sequence)"""
 Delivery: TypeAlias = tuple[bytes, bytes, bytes, bytes]
 """(subject, reply, header, payload)"""
 COPY_LIMIT: Final = 4096
@@ -336,35 +338,38 @@ def _message_frames(
 
 
 def _ack_frames(
-    stored: Sequence[Entry | RunEntry], index: int, offset: int, shared: bytes, opening: bytes, sid_field: bytes
-) -> tuple[bytes, int, int, int, int]:
-    """Return as MSG the acks of stored messages that have a reply, from message `offset` of entry `index` on.
+    commits: Sequence[Stored], number: int, index: int, offset: int, shared: bytes, sid_field: bytes
+) -> tuple[bytes, int, int, int, int, int]:
+    """Return as MSG the acks of stored messages with a reply, from message `offset` of entry `index` of a commit on.
 
     They end at a reply that is neither the first one nor `shared` and one more token. Returned with the bytes of their
-    bodies, their number, and the place of the message with that reply.
+    bodies, their count, and the place of the message with that reply.
     """
     frames, body_bytes, first, size = list[bytes](), 0, b"", len(shared)
-    for place in range(index, len(stored)):
-        entry = stored[place]
-        messages = (entry,) if isinstance(entry[1], bytes) else entry[1].entries(entry[2])[offset:]
-        for position, (seq, _, reply) in enumerate(messages, offset):
-            if not reply:
-                continue
-            if first and reply != first and not (size and _in_inbox(reply, shared, size)):
-                return b"".join(frames), body_bytes, len(frames), place, position
-            first = first or reply
-            body = b"%b%d}" % (opening, seq)
-            frames.append(b"MSG %b%b%d\r\n%b\r\n" % (reply, sid_field, len(body), body))
-            body_bytes += len(body)
-        offset = 0
-    return b"".join(frames), body_bytes, len(frames), len(stored), 0
+    for at in range(number, len(commits)):
+        stored, opening = commits[at]
+        for place in range(index, len(stored)):
+            entry = stored[place]
+            messages = (entry,) if isinstance(entry[1], bytes) else entry[1].entries(entry[2])[offset:]
+            for position, (seq, _, reply) in enumerate(messages, offset):
+                if not reply:
+                    continue
+                if first and reply != first and not (size and _in_inbox(reply, shared, size)):
+                    return b"".join(frames), body_bytes, len(frames), at, place, position
+                first = first or reply
+                body = b"%b%d}" % (opening, seq)
+                frames.append(b"MSG %b%b%d\r\n%b\r\n" % (reply, sid_field, len(body), body))
+                body_bytes += len(body)
+            offset = 0
+        index = 0
+    return b"".join(frames), body_bytes, len(frames), max(number, len(commits)), 0, 0
 
 
 def _in_inbox(reply: bytes, shared: bytes, size: int) -> bool:
     return reply[:size] == shared and len(reply) > size and reply.find(b".", size) < 0
 
 
-ack_frames: Callable[..., tuple[bytes, int, int, int, int]] = _ack_frames if lib is None else lib.ack_frames
+ack_frames: Callable[..., tuple[bytes, int, int, int, int, int]] = _ack_frames if lib is None else lib.ack_frames
 message_frames: Callable[..., tuple[bytes | list[bytes], int, int]] = (
     _message_frames if lib is None else lib.message_frames
 )

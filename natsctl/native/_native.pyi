@@ -48,8 +48,14 @@ def first_deliveries(
 def count_lines(data: bytes, /) -> int: ...
 def read_ops(chunk: bytes, max_line: int, max_payload: int, ops: list[Op], runs: bool, /) -> int: ...
 def ack_frames(
-    stored: Sequence[tuple[int, Any, Any]], index: int, offset: int, shared: bytes, opening: bytes, sid_field: bytes, /
-) -> tuple[bytes, int, int, int, int]: ...
+    commits: Sequence[tuple[Sequence[tuple[int, Any, Any]], bytes]],
+    number: int,
+    index: int,
+    offset: int,
+    shared: bytes,
+    sid_field: bytes,
+    /,
+) -> tuple[bytes, int, int, int, int, int]: ...
 def message_frames(
     messages: Sequence[tuple[Any, ...]], first: int, sid_field: bytes, headers: bool, room: int, /
 ) -> tuple[bytes, int, int]: ...

@@ -735,53 +735,110 @@ static Py_ssize_t read_stored(PyObject *entry, Py_ssize_t offset, Piece *reply, 
     return PyErr_Occurred() ? -1 : count;
 }
 
-PyDoc_STRVAR(ack_frames_doc,
-             "ack_frames(stored, index, offset, shared, opening, sid_field) -> (frames, body_bytes, count, index, offset)\n\n"
-             "Return as MSG the acks of stored messages from message `offset` of entry `index` on, up to a reply that\n"
-             "is neither the first one nor `shared` and one more token. The place of that message follows.");
+/* Acks in a row: `first` is the reply of the first, `shared` the inbox of replies that go along with it. */
+typedef struct {
+    Buffer out;
+    Piece first;
+    const char *shared;
+    Py_ssize_t shared_size, bodies, sent;
+} Acks;
 
-static PyObject *ack_frames(PyObject *module, PyObject *const *args, Py_ssize_t count)
+/* Whether the ack of a reply goes along with the earlier ones. */
+static int goes_along(const Acks *acks, const Piece *reply)
 {
-    Py_ssize_t shared_size, bodies = 0, sent = 0;
-    Piece first = {0};
-    Buffer out = {0};
-    Ack ack;
-    (void)module;
-    if (takes("ack_frames", count, 6) < 0 || read_ack(&ack, args[4], args[5]) < 0)
-        return NULL;
-    const char *shared = bytes_of(args[3], &shared_size);
-    Py_ssize_t index = shared == NULL ? 0 : index_of(args[1]), offset = index_of(args[2]);
-    PyObject *stored = PyErr_Occurred() ? NULL : list_of(args[0]);
+    if (!acks->first.size)
+        return 1;
+    if (acks->first.size == reply->size && !memcmp(acks->first.at, reply->at, reply->size))
+        return 1;
+    return acks->shared_size && is_in_inbox(reply->at, reply->size, acks->shared, (size_t)acks->shared_size);
+}
+
+/* Adds acks from message `offset` of entry `index` on, and moves both; returns 1 at the end of the messages, 0 at a
+ * reply that does not go along, and -1 with an exception. */
+static int put_acks(Acks *acks, PyObject *messages, const Ack *ack, Py_ssize_t *index, Py_ssize_t *offset)
+{
+    PyObject *stored = list_of(messages);
     if (stored == NULL)
-        return NULL;
-    for (Py_ssize_t length = PyList_Size(stored); index < length;) {
+        return -1;
+    int ended = 1;
+    while (*index < PyList_Size(stored)) {
         Piece reply;
         uint64_t seq;
-        PyObject *entry = PyList_GetItem(stored, index);
-        Py_ssize_t messages = entry == NULL ? -1 : read_stored(entry, offset, &reply, &seq);
-        if (messages < 0)
+        PyObject *entry = PyList_GetItem(stored, *index);
+        Py_ssize_t count = entry == NULL ? -1 : read_stored(entry, *offset, &reply, &seq);
+        if (count < 0) {
+            ended = -1;
             break;
-        if (reply.size) {
-            int same = first.size == reply.size && !memcmp(first.at, reply.at, reply.size);
-            if (first.size && !same && !(shared_size && is_in_inbox(reply.at, reply.size, shared, (size_t)shared_size)))
-                break;
-            size_t body = put_ack(&out, reply.at, reply.size, &ack, seq);
-            if (!body)
-                break;
-            first = first.size ? first : reply;
-            bodies += (Py_ssize_t)body;
-            sent++;
         }
-        if (++offset >= messages) {
-            index++;
-            offset = 0;
+        if (reply.size) {
+            if (!goes_along(acks, &reply)) {
+                ended = 0;
+                break;
+            }
+            size_t body = put_ack(&acks->out, reply.at, reply.size, ack, seq);
+            if (!body) {
+                ended = -1;
+                break;
+            }
+            acks->first = acks->first.size ? acks->first : reply;
+            acks->bodies += (Py_ssize_t)body;
+            acks->sent++;
+        }
+        if (++*offset >= count) {
+            ++*index;
+            *offset = 0;
         }
     }
     Py_DECREF(stored);
-    PyObject *frames = take_buffer(&out);
+    return ended;
+}
+
+static int put_acks_of(Acks *acks, PyObject *commit, PyObject *sid, Py_ssize_t *index, Py_ssize_t *offset)
+{
+    Ack ack;
+    if (!PyTuple_Check(commit) || PyTuple_Size(commit) != 2) {
+        PyErr_SetString(PyExc_TypeError, "a commit is (stored messages, opening)");
+        return -1;
+    }
+    if (read_ack(&ack, PyTuple_GetItem(commit, 1), sid) < 0)
+        return -1;
+    return put_acks(acks, PyTuple_GetItem(commit, 0), &ack, index, offset);
+}
+
+PyDoc_STRVAR(ack_frames_doc,
+             "ack_frames(commits, number, index, offset, shared, sid_field)\n"
+             "    -> (frames, body_bytes, count, number, index, offset)\n\n"
+             "Return as MSG the acks of commits, each (stored messages, opening), from message `offset` of entry `index`\n"
+             "of commit `number` on, up to a reply that is neither the first one nor `shared` and one more token. The\n"
+             "place of that message follows.");
+
+static PyObject *ack_frames(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    Acks acks = {.first = {0}};
+    (void)module;
+    if (takes("ack_frames", count, 6) < 0 || (acks.shared = bytes_of(args[4], &acks.shared_size)) == NULL)
+        return NULL;
+    Py_ssize_t number = index_of(args[1]), index = index_of(args[2]), offset = index_of(args[3]);
+    PyObject *commits = PyErr_Occurred() ? NULL : list_of(args[0]);
+    if (commits == NULL)
+        return NULL;
+    for (int ended = 1; number < PyList_Size(commits) && ended > 0;) {
+        PyObject *commit = PyList_GetItem(commits, number);
+        if (commit == NULL)
+            break;
+        Py_INCREF(commit); /* a sequence of messages may have code of its own */
+        ended = put_acks_of(&acks, commit, args[5], &index, &offset);
+        Py_DECREF(commit);
+        if (ended > 0) {
+            number++;
+            index = 0;
+        }
+    }
+    Py_DECREF(commits);
+    PyObject *frames = take_buffer(&acks.out);
     if (PyErr_Occurred())
         Py_CLEAR(frames);
-    return frames == NULL ? NULL : Py_BuildValue("Nnnnn", frames, bodies, sent, index, offset);
+    return frames == NULL ? NULL : Py_BuildValue("Nnnnnn", frames, acks.bodies, acks.sent, number, index, offset);
 }
 
 PyMethodDef reading_methods[] = {

@@ -710,28 +710,37 @@ def _offset(chance: random.Random) -> int:
     return chance.choice(OFFSETS)
 
 
-def _stored_entries(chance: random.Random) -> Words:
-    """Return entries of stored messages, a run among them as its messages, and further arguments."""
-    entries: list[Any] = [(_number(chance), b"", chance.choice(REPLIES)) for _ in range(chance.randrange(1, 5))]
-    index, offset = chance.randrange(len(entries)), 0
+def _stored_commits(chance: random.Random) -> Words:
+    """Return commits of stored messages, a run among them as its messages, and further arguments."""
+    commits: list[Any] = []
+    for opening in range(chance.randrange(1, 4)):
+        entries = [(_number(chance), b"", chance.choice(REPLIES)) for _ in range(chance.randrange(1, 5))]
+        commits.append((entries, b'{"stream":"S%d", "seq":' % opening))
+    number, offset = chance.randrange(len(commits)), 0
+    entries = commits[number][0]
+    index = chance.randrange(len(entries))
     if chance.randrange(2):
         items = _items(chance)
         entries[index], offset = (99, items, _number(chance)), chance.randrange(len(items))
     shared = chance.choice((b"", b"_INBOX.a.", b"_", b"x."))
-    return entries, index, offset, shared, b'{"stream":"S", "seq":', b" 7 "
+    return commits, number, index, offset, shared, b" 7 "
 
 
-def _with_runs(entries: list[Any], run_of_items: Callable[[Items], Any]) -> list[Any]:
+def _with_runs(commits: Any, run_of_items: Callable[[Items], Any]) -> Any:
+    """Return commits with runs in place of their messages; what is no list of commits stays."""
+
+    def entry_of(entry: Any) -> Any:
+        is_run = isinstance(entry, tuple) and len(entry) > 1 and isinstance(entry[1], tuple)
+        return (entry[0], run_of_items(entry[1]), *entry[2:]) if is_run else entry
+
     return [
-        (entry[0], run_of_items(entry[1]), *entry[2:])
-        if isinstance(entry, tuple) and isinstance(entry[1], tuple)
-        else entry
-        for entry in entries
+        ([entry_of(entry) for entry in commit[0]], *commit[1:]) if isinstance(commit, tuple) else commit
+        for commit in commits
     ]
 
 
-def _acked_in_python(entries: list[Any], *words: Any) -> Any:
-    return _ack_frames(_with_runs(entries, lambda items: PublishRun([(PUB, *item) for item in items])), *words)
+def _acked_in_python(commits: list[Any], *words: Any) -> Any:
+    return _ack_frames(_with_runs(commits, lambda items: PublishRun([(PUB, *item) for item in items])), *words)
 
 
 RUN_ARGUMENTS: Final = {
@@ -755,7 +764,7 @@ CASES: Final = {
     "trim_memory": Case(lambda chance: (), same_as(lambda: None)),
     "count_lines": Case(_lines, same_as(methodcaller("count", b"\n"))),
     "read_ops": Case(_chunk, _check_chunk),
-    "ack_frames": Case(_stored_entries, same_as(_acked_in_python)),
+    "ack_frames": Case(_stored_commits, same_as(_acked_in_python)),
     "message_frames": Case(_deliveries, same_as(_joined_frames)),
     "block_columns": Case(_block, same_as(_block_columns)),
     "deliveries": Case(_window, _check_window),
@@ -799,8 +808,8 @@ def functions_of(module: Any) -> dict[str, Callable[..., Any]]:
     }
     run = module.PublishRun
     own = [name for name in dir(run) if not name.startswith("_")] + ["__len__"]
-    plain["ack_frames"] = lambda entries, *words: module.ack_frames(
-        _with_runs(entries, lambda items: run_of(module, items)), *words
+    plain["ack_frames"] = lambda commits, *words: module.ack_frames(
+        _with_runs(commits, lambda items: run_of(module, items)), *words
     )
     return plain | {RUNS + name: _method(module, name) for name in own}
 
