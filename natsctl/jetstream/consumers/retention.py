@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from natsctl.broker.deferred_work import LongWork
     from natsctl.jetstream.consumers.consumer import Consumer
     from natsctl.jetstream.streams.stream import Stream
+    from natsctl.store.errors import StoreError
 
 
 MAX_KNOWN: Final = 16_384
@@ -324,9 +325,11 @@ class Retention:
             self._sweep_seq = min(self._sweep_seq or from_seq, from_seq)
             self._stream.engine.ready(self)
 
-    def committed(self) -> None:
-        """Continue a sweep that waited for messages to become durable."""
-        if self._sweep_seq:
+    def _go_on(self, fault: StoreError | None) -> None:
+        """Continue a sweep that waited for messages to become durable, unless the store could not keep them."""
+        if fault is not None:
+            self._sweep_seq = 0
+        elif self._sweep_seq:
             self._stream.engine.ready(self)
 
     def run(self, budget: int) -> int:
@@ -340,7 +343,10 @@ class Retention:
         for looked in range(min(budget, SWEEP_BATCH)):
             seq = store.next_seq(ALL, self._sweep_seq)
             if not seq:
-                self._sweep_seq = 0 if store.durable_seq >= self._sweep_end else self._sweep_seq
+                if store.durable_seq < self._sweep_end:
+                    store.on_settled(self._go_on)
+                else:
+                    self._sweep_seq = 0
                 self._stream.count_bytes()
                 return looked
             if self._is_spent(seq):

@@ -131,8 +131,8 @@ DIRECT: Final = PublishPlan.DIRECT
 
 class PublishPipeline:
     __slots__ = (
-        "_after_store", "_append", "_limits", "_max_payload", "_now_ns", "_plan", "_stream", "_transform", "_waiting",
-        "acks", "atomic", "fast", "republish", "totals",
+        "_after_store", "_append", "_expires", "_limits", "_max_payload", "_now_ns", "_plan", "_stream", "_transform",
+        "_waiting", "acks", "atomic", "fast", "republish", "totals",
     )  # fmt: skip
 
     def __init__(self, stream: Stream, limits: ContentLimits) -> None:
@@ -143,6 +143,7 @@ class PublishPipeline:
         self._after_store: list[Callable[[int, PendingMessage], None]] = []
         self._transform: SubjectMapping | None = None
         self._plan = PublishPlan.CHECKED
+        self._expires = False
         self._max_payload = _UNLIMITED
         self._limits = limits
         self.acks = PublishAcks(stream)
@@ -161,6 +162,7 @@ class PublishPipeline:
         if config.subject_transform is not None:
             src, dest = config.subject_transform.src, config.subject_transform.dest
             self._transform = SubjectMapping(src, dest, self._stream.engine.rng.getrandbits)
+        self._expires = config.max_age > 0
         self._max_payload = checks.MAX_RECORD_BYTES // 2 if storage == "file" else _UNLIMITED
         if config.max_msg_size >= 0:
             self._max_payload = min(config.max_msg_size, self._max_payload)
@@ -450,9 +452,8 @@ class PublishPipeline:
         if self.fast.waiting:
             self.fast.committed(durable_seq)
         stream = self._stream
-        stream.timed.committed(durable_seq)
-        stream.expiry.committed()
-        stream.retention.committed()
+        if self._expires:
+            stream.expiry.committed()
         stream.count_bytes()
         if stream.consumers and waiting:
             stored = [(seq, subject) for seq, subject, _ in expanded(waiting) if subject]

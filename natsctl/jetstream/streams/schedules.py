@@ -222,6 +222,7 @@ class Schedules:
         produced_seq = self._store(_produced(schedule, content, following))
         if produced_seq:
             self._fired.append(Fired(produced_seq, seq, schedule.subject, next_ns))
+            self._stream.store.on_settled(lambda fault: self._go_on())
             if next_ns:
                 self._journal(seq, next_ns)
         else:
@@ -260,16 +261,15 @@ class Schedules:
 
     # Commits
 
-    def committed(self, durable_seq: int) -> None:
+    def _go_on(self) -> None:
+        """Continue after the firings whose messages are durable."""
+        durable_seq = self._stream.store.durable_seq
         done = [fired for fired in self._fired if fired.produced_seq <= durable_seq]
         self._fired = [fired for fired in self._fired if fired.produced_seq > durable_seq]
         for fired in done:
             self._settled(fired)
-        self.arm()
-
-    @property
-    def waiting(self) -> bool:
-        return bool(self._fired)
+        if done:
+            self.arm()
 
     def refused(self, durable_seq: int) -> None:
         """Fire schedules again if the store could not keep their messages."""
@@ -414,7 +414,8 @@ class TimedMessages:
             return 0
         wanted = self._loading[self._place : end]
         if wanted and wanted[-1] > store.durable_seq:
-            return 0  # the next commit asks again
+            store.on_settled(lambda fault: self._stream.engine.ready(self))
+            return 0
         for message in self._read(wanted):
             with suppress(StoreDamagedError):
                 self._take(message)
@@ -451,14 +452,9 @@ class TimedMessages:
 
     # Commits
 
-    def committed(self, durable_seq: int) -> None:
-        if self.schedules.waiting:
-            self.schedules.committed(durable_seq)
-        if self._loading:
-            self._stream.engine.ready(self)
-
     def refused(self, durable_seq: int) -> None:
         """Return to `durable_seq`: the store could not keep later messages."""
+        self._loading = array("Q", [seq for seq in self._loading if seq <= durable_seq])
         self.schedules.refused(durable_seq)
 
     def records(self) -> list[tuple[int, bytes]]:

@@ -8,6 +8,7 @@ import tracemalloc
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import pytest
 
 from natsctl.api import headers
@@ -17,6 +18,7 @@ from natsctl.jetstream.streams.message_ttl import Deadlines
 from natsctl.store.file_log import FileLog
 from natsctl.store.message import StoredMessage
 from natsctl.store.segment import Segment
+from natsctl.store.stream import StreamStore
 from tests.support.jet import SECOND, Jet, ok
 from tests.support.machine import Machine
 from tests.support.simdisk import SimDisk
@@ -267,3 +269,23 @@ def test_a_deadline_takes_few_bytes(spread_s: int) -> None:
     used, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert used < 48 * len(dues)
+
+
+def test_lifetimes_of_messages_on_their_way_to_the_disk_count_once_they_are_allowed(jet: Jet) -> None:
+    jet.stream(allow_msg_ttl=True)
+    ok(jet.api("STREAM.CREATE.X", {"name": "X", "sources": [{"name": "S"}]}))
+    jet.advance(5)
+    begin = StreamStore.begin_commit
+    target = jet.machine.streams["X"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(StreamStore, "begin_commit", lambda store: None if store is target.store else begin(store))
+        put(jet, "s.a", Nats_TTL="10s")
+        jet.advance(5)
+        assert (target.store.last_seq, target.store.durable_seq) == (1, 0)
+        target.config = msgspec.structs.replace(target.config, allow_msg_ttl=True)
+        target.timed.configure()
+        jet.machine.settle()
+    jet.advance(1)
+    assert [row.seq for row in stored_rows(jet, "X")] == [1]
+    jet.advance(10)
+    assert not stored_rows(jet, "X")
