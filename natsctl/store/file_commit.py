@@ -602,7 +602,7 @@ def _by_segment(erasures: Sequence[Erasure]) -> dict[SegmentFile, list[tuple[int
 class MessagesCommit(Commit):
     """A commit that appends messages to a file that is there, and does nothing else, as most do.
 
-    `run` is for disks without descriptors, and for what a native write could not do: it is that of a `FileCommit`.
+    `run` serves disks without descriptors, and repeats writes that failed natively, through a `FileCommit`.
     """
 
     __slots__ = (
@@ -636,7 +636,7 @@ class MessagesCommit(Commit):
         self.syncs = syncs
         self.unsynced_bytes = self.zeros = 0
         self.whole: FileCommit | None = None
-        """What `run` did."""
+        """The commit that `run` has made of it."""
         self.full = False
         self._only_appends = reserve.intact
         self.is_small = self._only_appends and len(data) <= SMALL_BYTES

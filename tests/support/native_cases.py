@@ -727,7 +727,7 @@ def _stored_commits(chance: random.Random) -> Words:
 
 
 def _with_runs(commits: Any, run_of_items: Callable[[Items], Any]) -> Any:
-    """Return commits with runs in place of their messages; what is no list of commits stays."""
+    """Return commits with runs in place of their messages, and anything else as it is."""
 
     def entry_of(entry: Any) -> Any:
         is_run = isinstance(entry, tuple) and len(entry) > 1 and isinstance(entry[1], tuple)

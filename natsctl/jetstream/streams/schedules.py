@@ -262,7 +262,7 @@ class Schedules:
     # Commits
 
     def _go_on(self) -> None:
-        """Continue after the firings whose messages are durable."""
+        """Continue after firings that have become durable."""
         durable_seq = self._stream.store.durable_seq
         done = [fired for fired in self._fired if fired.produced_seq <= durable_seq]
         self._fired = [fired for fired in self._fired if fired.produced_seq > durable_seq]
