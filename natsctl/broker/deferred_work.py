@@ -49,10 +49,10 @@ API_SUBJECTS: Final = b"$JS.API."
 """It is also checked after each JetStream request, because that may be long work."""
 MANY_RECIPIENTS: Final = 64
 """It is also looked at after each message with more recipients."""
-MANY_LINES: Final = 8192
+MANY_LINES: Final = 8192 if lib is not None else 4096
 """Lines that are parsed at once: some milliseconds."""
-PIECE_BYTES: Final = 32 << 10
-"""Bytes of each piece of a chunk with more lines."""
+PIECE_BYTES: Final = 32 << 10 if lib is not None else 8 << 10
+"""Bytes of each piece of a chunk with more lines: in plain Python, a millisecond for messages without a payload."""
 count_lines: Callable[[bytes], int] = methodcaller("count", b"\n") if lib is None else lib.count_lines
 MAX_DEFERRED_BYTES: Final = 8 << 20
 """Bytes that may arrive after work was deferred; the shell stops reading long before."""
