@@ -672,12 +672,12 @@ class MessagesCommit(Commit):
             target=self.target,
             offset=self.offset,
             data=self.data,
-            zeros=self.zeros,
             sync=self.syncs,
             unsynced_bytes=self.unsynced_bytes,
             has_messages=True,
             last_ts_ns=self.last_ts_ns,
         )
         self.whole = FileCommit(self.last_seq, self.callbacks, self._disk, plan, self._reserve)
+        plan.zeros = self.zeros  # a native write may have left some, whatever room there is now
         self.whole.run()
         self.full, self.zeros = self.whole.full, plan.zeros
