@@ -54,10 +54,7 @@ def filling(value: object, *texts: Sequence[bytes]) -> Steps[bytes]:
     pieces: list[bytes] = []
     for around, text in zip(encode(value).split(bytes(HOLE)), (*texts, ()), strict=True):
         pieces += (around, *text)
-    found, copied = (
-        BytesIO(bytes(sum(map(len, pieces)))),
-        0,
-    )  # of the right size, so that neither it nor bytes are copied
+    found, copied = BytesIO(bytes(sum(map(len, pieces)))), 0  # of the right size: it is not copied to grow
     for piece in pieces:
         for at in range(0, len(piece), COPY_STEP):
             copied += found.write(memoryview(piece)[at : at + COPY_STEP])
