@@ -119,7 +119,7 @@ def client(session: Session, show: Show) -> dict[str, Any]:
     entry |= present({key: getattr(session, key) for key in ("name", "lang", "version")})
     entry |= _tls(session.tls, show.auth)
     if show.auth:
-        entry |= present({"authorized_user": _user(session), "account": _account(session)})
+        entry |= present({"authorized_user": session.login.grant.nkey or session.user, "account": _account(session)})
     if subs and show.detail:
         account = session.account if session.stop_ns else None
         entry["subscriptions_list_detail"] = (subscription_detail(sub, account) for sub in tuple(subs))
@@ -192,13 +192,6 @@ def _account(one: Session | LeafLink) -> str:
     return one.account.name if one.account.name != GLOBAL_ACCOUNT else ""
 
 
-def _user(session: Session) -> str:
-    grant, credentials = session.login.grant, session.login.credentials
-    if grant.nkey or grant.user or credentials is None:
-        return grant.nkey or grant.user
-    return "[REDACTED]" if credentials.options.auth_token else ""
-
-
 def _claims(session: Session) -> dict[str, Any]:
     grant = session.login.grant
     shown: dict[str, Any] = {}
@@ -206,7 +199,8 @@ def _claims(session: Session) -> dict[str, Any]:
         shown["jwt"] = token
     if grant.issuer:
         shown["issuer_key"] = grant.issuer
-    shown["name_tag"] = name_tag(session.account)
+    if _account(session) or not session.stop_ns:  # nats-server keeps no tag of a closed client of $G
+        shown["name_tag"] = name_tag(session.account)
     if grant.tags:
         shown["tags"] = list(grant.tags)
     return shown

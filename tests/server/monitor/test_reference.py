@@ -3,6 +3,7 @@
 import asyncio
 import http.client
 import json
+import socket
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
@@ -65,7 +66,7 @@ def ask(port: int, path: str, method: str = "GET") -> Answer:
 
 @asynccontextmanager
 async def clients(url: str, port: int) -> AsyncIterator[None]:
-    """Have the same clients on a server while the block runs: three that stay, one that has left."""
+    """Have clients on a server while the block runs: two that stay, one that has left, three that were refused."""
     async with AsyncExitStack() as stack:
 
         async def client(user: str, name: str) -> Client:
@@ -78,6 +79,8 @@ async def clients(url: str, port: int) -> AsyncIterator[None]:
         await gone.subscribe("zzz")
         await gone.flush()
         await gone.close()
+        for login in ({"user": "b", "pass": "wrong"}, {"user": "nobody", "pass": "wrong"}, {"auth_token": "wrong"}):
+            await asyncio.to_thread(refused, url, login)
         js = alice.jetstream()
         await js.add_stream(name="S1", subjects=["s1.>"], max_bytes=100_000)
         await js.add_stream(name="SRC", sources=[StreamSource(name="S1")])
@@ -95,12 +98,19 @@ async def clients(url: str, port: int) -> AsyncIterator[None]:
         yield
 
 
+def refused(url: str, login: dict[str, str]) -> None:
+    with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])), timeout=30) as sock:
+        sock.sendall(b"CONNECT %b\r\nPING\r\n" % json.dumps({"name": "refused", **login}).encode())
+        while sock.recv(4096):
+            pass
+
+
 def settled(port: int) -> None:
     """Wait until mirror and source have their messages, and the server has noticed who left; asks no API."""
     deadline = time.monotonic() + 60
     while (
         json.loads(ask(port, "/jsz")[2])["messages"] < 15
-        or json.loads(ask(port, "/connz?state=closed")[2])["total"] < 1
+        or json.loads(ask(port, "/connz?state=closed")[2])["total"] < 4
     ):
         assert time.monotonic() < deadline, "mirrors and sources do not follow"
         time.sleep(0.05)
