@@ -168,7 +168,9 @@ class ClientConnection(asyncio.BufferedProtocol):
                 size = session.pending_bytes
                 parts = session.take_output()
                 if parts and not self.transport.is_closing():
-                    if size <= LARGE_BYTES or (size <= self.slice_bytes and self._shell.may_write(size)):
+                    if size <= LARGE_BYTES or (
+                        size <= self.slice_bytes and self._shell.may_write(size / self.slice_bytes)
+                    ):
                         self._send(parts)
                     else:
                         self._unsent += reversed(parts) if size > SMALL_BYTES * len(parts) else (b"".join(parts),)
@@ -188,8 +190,9 @@ class ClientConnection(asyncio.BufferedProtocol):
         return SLICE_BYTES
 
     @property
-    def has_unsent(self) -> bool:
-        return bool(self._unsent)
+    def may_send_more(self) -> bool:
+        """Whether large output waits, and the transport has room for it."""
+        return bool(self._unsent) and not self.blocked_since
 
     @property
     def unsent_bytes(self) -> int:

@@ -154,8 +154,8 @@ FLUSHED: Final = 256
 """Sessions with output that are flushed at once: a message to thousands must not delay the others. One takes 4-9 µs."""
 FLUSHES_A_LOOK: Final = 16
 """Later flushes between two looks at the clock."""
-TURN_WRITE_BYTES: Final = 4 << 20
-"""Bytes of large outputs that are written at once; the rest leaves in later turns."""
+TURN_SLICES: Final = 4
+"""Slices of large outputs that are written at once; the others leave in later turns."""
 
 LAG_KEPT_S: Final = 60.0
 """Time that the worst lag of the loop is remembered."""
@@ -228,8 +228,8 @@ class Shell:
         """Sessions that are flushed in later turns."""
         self._writing: dict[ClientConnection, None] = {}
         """Connections with large output that leaves in later turns."""
-        self._written_bytes = 0
-        """Size of large output that was written since the last turn."""
+        self._slices = 0.0
+        """Slices of large output that were written since the last turn."""
         self._overloaded: dict[StreamStore, list[ClientConnection]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ns = 0
@@ -445,7 +445,7 @@ class Shell:
 
     def _turn(self) -> None:
         committer, engine = self.committer, self.engine
-        self._handshakes_end_s, self._written_bytes = 0.0, 0
+        self._handshakes_end_s = self._slices = 0.0
         if self._unread:
             self._read_unread()
         if self._ended:
@@ -548,35 +548,31 @@ class Shell:
                 self.wake()
                 return
 
-    def may_write(self, size: int) -> bool:
-        """Return whether so many bytes of large output may be written at once."""
-        self._written_bytes += size
-        return self._written_bytes <= TURN_WRITE_BYTES
+    def may_write(self, slices: float = 1.0) -> bool:
+        """Return whether so many slices of large output may be written at once."""
+        self._slices += slices
+        return self._slices <= TURN_SLICES
 
     def write_large(self, connection: ClientConnection) -> None:
-        """Write a slice of a connection's output, or leave that to a later turn too."""
-        if self.may_write(connection.slice_bytes):
+        """Write slices of a connection's output, and leave the others to later turns."""
+        while connection.may_send_more and self.may_write():
             connection.write_slice()
-        self._write_later(connection)
-
-    def _write_later(self, connection: ClientConnection) -> None:
-        if connection.has_unsent and not connection.blocked_since:
+        if connection.may_send_more:
             self._writing[connection] = None
             self.wake()
 
     def _write_more(self) -> None:
-        waiting, self._writing = self._writing, {}
-        end = time.monotonic() + UNFINISHED_S
-        while waiting:
-            connection = next(iter(waiting))
-            del waiting[connection]
-            if not connection.blocked_since:
+        writing, end = self._writing, time.monotonic() + UNFINISHED_S
+        while writing:
+            connection = next(iter(writing))
+            del writing[connection]
+            if connection.may_send_more:
                 connection.write_slice()
-                self._write_later(connection)
+            if connection.may_send_more:
+                writing[connection] = None
             if time.monotonic() >= end:
                 break
-        if waiting:
-            self._writing = waiting | self._writing
+        if writing:
             self.wake()
 
     def _flush(self, session: Session) -> None:

@@ -43,7 +43,7 @@ class LeafShell:
         self.take_read: Callable[[int], bytes] = shell.take_read
         self.received: Callable[[ClientConnection, bytes], None] = shell.received
         self.received_pieces: Callable[[ClientConnection, Iterator[bytes], int], None] = shell.received_pieces
-        self.may_write: Callable[[int], bool] = shell.may_write
+        self.may_write: Callable[[float], bool] = shell.may_write
         self.write_large: Callable[[ClientConnection], None] = shell.write_large
         self.blocked: Callable[[ClientConnection], float] = shell.blocked
         self.postpones: Callable[[ClientConnection, bytes], bool] = shell.postpones
