@@ -917,6 +917,21 @@ async def many_connections(peers: Peers, count: int) -> None:
     await closed(writer for _, writer in opened)
 
 
+@sized("connections: a megabyte to many", 10, 100, 400)
+async def large_message(peers: Peers, count: int) -> None:
+    """Publish a megabyte to subscribers with a connection each."""
+    parts = urlsplit(peers.url)
+    opened = []
+    for _ in range(count):
+        reader, writer = await asyncio.open_connection(parts.hostname, parts.port, limit=1 << 21)
+        writer.write(b'CONNECT {"verbose":false}\r\nSUB s 1\r\nPING\r\n')
+        await reader.readuntil(b"PONG\r\n")
+        opened.append((reader, writer))
+    peers.client.publish(b"s", bytes(1_000_000))
+    await asyncio.gather(*(reader.readexactly(1_000_000) for reader, _ in opened))
+    await closed(writer for _, writer in opened)
+
+
 LEAF_PORT: Final = free_port()
 """Neither server has the listener of leaf nodes in its file of ports."""
 

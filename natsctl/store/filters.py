@@ -33,20 +33,23 @@ class Filters:
     def __init__(self, subjects: Iterable[bytes] = ()) -> None:
         """Compile `subjects`; a pattern that takes everything makes the set empty (= all)."""
         given = dict.fromkeys(subjects)
-        self._compile(given, [s for s in given if (b"*" in s or b">" in s) and _is_pattern(s)])
+        patterns = dict.fromkeys([s for s in given if _is_wide(s)])
+        self._compile(given, patterns, [s for s in given if s not in patterns] if patterns else given)
 
     @classmethod
     def compiling(cls, subjects: Sequence[str]) -> Steps[Filters]:
         """Compile subjects in steps, so that `matches` has nothing left to prepare."""
         given: dict[bytes, None] = {}
-        wildcards: list[bytes] = []
+        patterns: dict[bytes, None] = {}
+        literals: dict[bytes, None] = {}
         for piece in pieces(subjects):
-            encoded = [subject.encode("utf-8", "surrogateescape") for subject in piece]
-            given.update(dict.fromkeys(encoded))
-            wildcards += [s for s in encoded if (b"*" in s or b">" in s) and _is_pattern(s)]
+            for subject in piece:
+                raw = subject.encode("utf-8", "surrogateescape")
+                given[raw] = None
+                (patterns if _is_wide(raw) else literals)[raw] = None
             yield len(piece)
         filters = cls.__new__(cls)
-        filters._compile(given, wildcards)
+        filters._compile(given, patterns, literals)
         if len(filters.wildcards) > MANY_PATTERNS:
             tree = _Patterns()
             cost = 0
@@ -59,14 +62,13 @@ class Filters:
             filters._regex = tree.fullmatch
         return filters
 
-    def _compile(self, given: dict[bytes, None], wildcards: list[bytes]) -> None:
+    def _compile(self, given: dict[bytes, None], patterns: dict[bytes, None], literals: Iterable[bytes]) -> None:
         if b">" in given:
-            given, wildcards = {}, []
+            given, patterns, literals = {}, {}, ()
         self._given = given
         self.subjects: tuple[bytes, ...] = tuple(given)
-        patterns = dict.fromkeys(wildcards)
         self.wildcards = tuple(patterns)
-        self.literals = tuple([s for s in given if s not in patterns]) if patterns else self.subjects
+        self.literals = tuple(literals) if patterns else self.subjects
         self._regex: Callable[[bytes], object] | None = None
         self._cache: dict[bytes, bool] = {}
 
@@ -135,7 +137,9 @@ ALL = Filters()
 """The filter that takes every subject."""
 
 
-def _is_pattern(subject: bytes) -> bool:
+def _is_wide(subject: bytes) -> bool:
+    if b"*" not in subject and b">" not in subject:
+        return False
     tokens = subject.split(b".")
     return b"*" in tokens or b">" in tokens
 
