@@ -55,8 +55,8 @@ After a read that fills the buffer, libuv reads the same socket again, up to 32 
 
 class ClientConnection(asyncio.BufferedProtocol):
     __slots__ = (
-        "_held", "_shell", "_traces", "_unsent", "blocked_bytes", "blocked_since", "closing", "paused", "ready",
-        "session", "slow_since", "transport",
+        "_held", "_shell", "_traces", "_unsent", "blocked_bytes", "blocked_since", "closing", "flush_since", "paused",
+        "ready", "session", "slow_since", "transport",
     )  # fmt: skip
 
     mark: ClassVar = "cid"
@@ -76,7 +76,9 @@ class ClientConnection(asyncio.BufferedProtocol):
         self.transport: asyncio.Transport
         self.blocked_since = 0.0
         self.blocked_bytes = 0
-        """Bytes in the transport at that time."""
+        """Bytes that had left the session and waited at that time."""
+        self.flush_since = 0.0
+        """Time since which large output leaves more slowly than it is written: it has one write deadline in all."""
         self.slow_since = 0.0
         """Time of the first missed write deadline, while the client is still kept."""
         self.closing = False
@@ -147,16 +149,22 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         """Record the time since which the client does not take its output."""
-        self.blocked_since = self._shell.loop.time()
-        self.blocked_bytes = self.transport.get_write_buffer_size()
+        if not self.flush_since:
+            self.flush_since, self.blocked_bytes = self._shell.loop.time(), self.waiting_bytes
+        self.blocked_since = self.flush_since
         self._shell.blocked(self)
 
     def resume_writing(self) -> None:
+        self.blocked_since = 0.0
+        if not self._unsent:
+            self._caught_up()
+        self.flush()
+
+    def _caught_up(self) -> None:
+        self.flush_since = 0.0
         if self.slow_since:
             took_s, self.slow_since = self._shell.loop.time() - self.slow_since, 0.0
             self._shell.log.info(f"{self.name} - Slow Consumer Recovered: Flush took {took_s:.3f}s")
-        self.blocked_since = 0.0
-        self.flush()
 
     def flush(self) -> None:
         """Move the session's output to the transport unless that is full, and close when the session asks for it."""
@@ -195,9 +203,9 @@ class ClientConnection(asyncio.BufferedProtocol):
         return bool(self._unsent) and not self.blocked_since
 
     @property
-    def unsent_bytes(self) -> int:
-        """Size of the output that has left the session and waits here."""
-        return sum(map(len, self._unsent))
+    def waiting_bytes(self) -> int:
+        """Size of the output that has left the session and waits here or in the transport."""
+        return self.transport.get_write_buffer_size() + sum(map(len, self._unsent))
 
     def write_slice(self) -> None:
         """Write the next bytes of large output; after the last ones close, or flush later output."""
@@ -215,6 +223,8 @@ class ClientConnection(asyncio.BufferedProtocol):
         elif parts:
             self._send(parts)
             if not unsent:
+                if not self.blocked_since:
+                    self._caught_up()
                 (self._hang_up if self.closing else self.flush)()
 
     def _write(self, data: bytes) -> None:

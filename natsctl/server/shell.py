@@ -653,9 +653,9 @@ class Shell:
 
     def _miss(self, session: Session, connection: ClientConnection) -> None:
         """Close a connection that has missed its write deadline, or keep one that has taken a part and may retry."""
-        now, left = self.loop.time(), connection.transport.get_write_buffer_size()
+        now, left = self.loop.time(), connection.waiting_bytes
         deadline_s, retry = self._write_limit(session)
-        pending_bytes = left + connection.unsent_bytes + session.pending_bytes
+        pending_bytes = left + session.pending_bytes
         state = "State" if connection.slow_since else "Detected"
         self.log.info(
             f"{connection.name} - Slow Consumer {state}: WriteDeadline of {format_duration(round(deadline_s * 1e9))} "
@@ -664,7 +664,8 @@ class Shell:
         session.count_slow_consumer()
         if retry and left < connection.blocked_bytes:
             connection.slow_since = connection.slow_since or connection.blocked_since
-            connection.blocked_since, connection.blocked_bytes = now, left
+            connection.flush_since = connection.blocked_since = now
+            connection.blocked_bytes = left
             self.blocked(connection)
         else:
             session.close(CloseReason.SLOW_CONSUMER_WRITE_DEADLINE)

@@ -140,10 +140,26 @@ def test_it_waits_while_the_transport_is_full(shell: Shell, loop: DueCalls) -> N
     for _ in range(3):
         connection.pause_writing()
         before = len(wire.data)
-        assert sum(turns(loop, [wire])) == 0 and connection.unsent_bytes == len(frame_of(payload)) - before
+        assert sum(turns(loop, [wire])) == 0 and connection.waiting_bytes == len(frame_of(payload)) - before
         connection.resume_writing()
         assert len(wire.data) <= before + TURN_WRITE_BYTES
     assert sum(turns(loop, [wire])) and wire.data == frame_of(payload)
+
+
+def test_it_has_one_write_deadline_in_all(shell: Shell, loop: DueCalls) -> None:
+    connection, wire = connected(shell, loop)
+    publish(shell, bytes(9 * TURN_WRITE_BYTES))
+    loop.run()
+    left_s = []
+    for seconds in (1.0, 5.0, 9.0):
+        loop.time = lambda now=seconds: now  # type: ignore[attr-defined]
+        connection.pause_writing()
+        left_s.append(shell.blocked(connection))
+        connection.resume_writing()
+    assert left_s == [10.0, 6.0, 2.0], "a slice that leaves does not begin it again"
+    list(turns(loop, [wire]))
+    connection.pause_writing()
+    assert shell.blocked(connection) == 10.0, "later output has its own"
 
 
 @pytest.mark.parametrize("end", ["closed by the server", "closed by the client", "blocked"])
@@ -171,7 +187,7 @@ def test_nothing_is_written_after_a_lost_connection(shell: Shell, loop: DueCalls
     loop.run()
     assert connection.may_send_more
     connection.connection_lost(None)
-    assert sum(turns(loop, [wire])) == 0 and not connection.unsent_bytes
+    assert sum(turns(loop, [wire])) == 0 and not connection.waiting_bytes
 
 
 # Over real transports

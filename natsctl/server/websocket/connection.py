@@ -304,7 +304,7 @@ class WebSocketConnection(SecuredConnection):
         if self._upgrade is not None:
             super().resume_writing()
         else:
-            self.blocked_since = 0.0
+            self.blocked_since = self.flush_since = 0.0
 
     @property
     def slice_bytes(self) -> int:
