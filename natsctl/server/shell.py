@@ -143,9 +143,10 @@ OFFENCES: Final = frozenset(CloseReason) - {
     CloseReason.SERVER_SHUTDOWN,
     CloseReason.READ_ERROR,
     CloseReason.WRITE_ERROR,
+    CloseReason.SLOW_CONSUMER_PENDING_BYTES,
     CloseReason.SLOW_CONSUMER_WRITE_DEADLINE,
 }
-"""Reasons for closing a client that are logged without debugging; the write deadline has its own line."""
+"""Reasons for closing a client that are logged without debugging; slow consumers have lines of their own."""
 
 UNFINISHED_S: Final = 0.002
 """Time of a turn for the deferred work of sessions, for deferred handshakes, and for lost connections."""
@@ -427,6 +428,9 @@ class Shell:
         while self._ended:
             connection = self._ended.popleft()
             session, reason = connection.session, connection.session.close_reason
+            if reason is CloseReason.SLOW_CONSUMER_PENDING_BYTES:
+                limit = self.broker.options.max_pending
+                self.log.info(f"{connection.name} - Slow Consumer Detected: MaxPending of {limit} Exceeded")
             log_line = self.log.info if reason in OFFENCES else self.log.debug
             log_line(f"{connection.name} - Client connection closed: {reason.value if reason else 'Client Closed'}")
             self.logins.forget(session)

@@ -270,6 +270,16 @@ def test_a_client_that_takes_nothing_is_closed(tmp_path: Path, kind: Kind, polic
             assert "Slow Consumer (Write Deadline)" in reasons
 
 
+@both
+def test_a_client_with_too_much_pending_is_closed_and_logged(tmp_path: Path, kind: Kind) -> None:
+    with ConfServer(tmp_path, kind, "max_pending: 1MB\n", monitoring=True) as server, subscribed(server):
+        flood(server)
+        server.await_line("Slow Consumer Detected: MaxPending of 1048576 Exceeded")
+        until(lambda: not server.monitor("connz")["connections"])
+        reasons = {one["reason"] for one in server.monitor("connz?state=closed")["connections"]}
+        assert "Slow Consumer (Pending Bytes)" in reasons
+
+
 HELLO: Final = b'CONNECT {"verbose":false,"user":"a","pass":"b"}\r\nPING\r\n'
 STRANGER: Final = b'CONNECT {"user":"a","pass":"wrong"}\r\n'
 TOO_MUCH: Final = b"-ERR 'Maximum Payload Violation'\r\n"
