@@ -2,7 +2,7 @@
 
 Theory of operation. The reply subject of a message holds all fields: `<inbox>.<id>.<flow>.<gap mode>.<place>.<op>.$FI`.
 A batch counts the highest place it has seen (`last`) and the highest that is durable (`persisted`); messages between
-stay in `waiting` until their commit ends. That sends `{"type":"ack"}` every `every` messages and, after the message
+stay in `_waiting` until their commit ends. That sends `{"type":"ack"}` every `every` messages and, after the message
 that commits, the ack of the batch. A gap ends a batch, unless its publisher declared gaps `ok`. `every` doubles or
 halves towards the batch's share of `MAX_FLOW`. `_open` has batches in the order of their last message. Source:
 server/jetstream_batching.go and server/stream.go of nats-server, ADR-50.
@@ -148,7 +148,7 @@ class FastBatch:
 
 
 class FastBatches:
-    __slots__ = ("_account", "_alarm", "_now_ns", "_open", "_plain", "_stream", "_total", "waiting")
+    __slots__ = ("_account", "_alarm", "_now_ns", "_open", "_plain", "_stream", "_total", "_waiting")
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
@@ -158,7 +158,7 @@ class FastBatches:
         self._now_ns = stream.engine.clock.monotonic_ns
         self._plain = False
         self._total = stream.engine.open_batches
-        self.waiting: deque[StoredRun] = deque()
+        self._waiting: deque[StoredRun] = deque()
 
     def __len__(self) -> int:
         return len(self._open)
@@ -261,7 +261,7 @@ class FastBatches:
             pipeline.acks.refuse(reply, outcome)
         else:
             batch.pending += 1
-            self.waiting.append(StoredRun(outcome, batch, control.seq, control.seq, reply, b""))
+            self._wait_for(StoredRun(outcome, batch, control.seq, control.seq, reply, b""))
 
     def take_run(self, subject: bytes, run: PublishRun) -> None:
         """Accept messages without headers on one subject; consecutive plain appends are batched."""
@@ -291,7 +291,7 @@ class FastBatches:
             return
         batch.last = last
         batch.pending += len(run)
-        self.waiting.append(StoredRun(seq, batch, last - len(run) + 1, last, reply, head))
+        self._wait_for(StoredRun(seq, batch, last - len(run) + 1, last, reply, head))
         self._touch(batch)
 
     def _over_gap(self, batch: FastBatch, control: Control, reply: bytes) -> bool:
@@ -343,12 +343,20 @@ class FastBatches:
 
     # Progress
 
-    def committed(self, durable_seq: int) -> None:
-        waiting = self.waiting
-        while waiting and waiting[0].seq <= durable_seq:
+    def _wait_for(self, stored: StoredRun) -> None:
+        if not self._waiting:
+            self._stream.store.on_settled(self._go_on)
+        self._waiting.append(stored)
+
+    def _go_on(self, fault: StoreError | None) -> None:
+        """Continue with messages that have become durable; `lost` has removed the others after a fault."""
+        waiting, store = self._waiting, self._stream.store
+        while waiting and waiting[0].seq <= store.durable_seq:
             stored = waiting.popleft()
             if stored.batch.open:
                 self._persisted(stored)
+        if waiting:
+            store.on_settled(self._go_on)
 
     def _persisted(self, stored: StoredRun) -> None:
         """Send the flow acks that are due after some messages, and the batch's ack after its last."""
@@ -366,7 +374,7 @@ class FastBatches:
 
     def lost(self, durable_seq: int, fault: StoreError) -> None:
         """Answer that messages above `durable_seq` were not kept; their batches end."""
-        waiting = self.waiting
+        waiting = self._waiting
         while waiting and waiting[-1].seq > durable_seq:
             stored = waiting.pop()
             if stored.batch.open:

@@ -127,12 +127,13 @@ class PublishPlan(IntEnum):
 
 
 DIRECT: Final = PublishPlan.DIRECT
+CHECKED: Final = PublishPlan.CHECKED
 
 
 class PublishPipeline:
     __slots__ = (
         "_after_store", "_append", "_expires", "_limits", "_max_payload", "_now_ns", "_plan", "_stream", "_transform",
-        "_waiting", "acks", "atomic", "fast", "republish", "totals",
+        "_trims", "_waiting", "acks", "atomic", "fast", "republish", "totals",
     )  # fmt: skip
 
     def __init__(self, stream: Stream, limits: ContentLimits) -> None:
@@ -143,7 +144,7 @@ class PublishPipeline:
         self._after_store: list[Callable[[int, PendingMessage], None]] = []
         self._transform: SubjectMapping | None = None
         self._plan = PublishPlan.CHECKED
-        self._expires = False
+        self._expires = self._trims = False
         self._max_payload = _UNLIMITED
         self._limits = limits
         self.acks = PublishAcks(stream)
@@ -163,6 +164,7 @@ class PublishPipeline:
             src, dest = config.subject_transform.src, config.subject_transform.dest
             self._transform = SubjectMapping(src, dest, self._stream.engine.rng.getrandbits)
         self._expires = config.max_age > 0
+        self._trims = self._limits.any
         self._max_payload = checks.MAX_RECORD_BYTES // 2 if storage == "file" else _UNLIMITED
         if config.max_msg_size >= 0:
             self._max_payload = min(config.max_msg_size, self._max_payload)
@@ -209,7 +211,7 @@ class PublishPipeline:
             self.acks.refuse(reply, storage_fault(fault))
             return
         self._waiting.append((seq, subject, reply))
-        if self._limits.any:
+        if self._trims:
             self._limits.trim(subject)
 
     def publish_run(self, subject: bytes, run: PublishRun) -> bool:
@@ -259,7 +261,7 @@ class PublishPipeline:
             self._waiting.append((last_seq, run, first_seq))
         else:
             self._waiting.extend([(seq, subject, b"") for seq in range(first_seq, last_seq + 1)])
-        if self._limits.any:
+        if self._trims:
             self._limits.trim_all((subject,) if subject else dict.fromkeys(run.subjects()))
         return last_seq
 
@@ -285,7 +287,7 @@ class PublishPipeline:
             return
         self._waiting.append((seq, subject, reply))
         self._stream.dedupe.stored(seq, msg_id)
-        if self._limits.any:
+        if self._trims:
             self._limits.trim(subject)
 
     def take(self, message: PendingMessage) -> None:
@@ -305,7 +307,7 @@ class PublishPipeline:
         if self._plan is PublishPlan.PLAIN and size <= self._max_payload and len(header) <= checks.MAX_HEADER_BYTES:
             seq = self._append(subject, header, payload, self._now_ns(), is_timed(header))
             self._waiting.append((seq, subject, b""))
-            if self._limits.any:
+            if self._trims:
                 self._limits.trim(subject)
             return True
         message = PendingMessage(subject, b"", header, payload)
@@ -344,13 +346,13 @@ class PublishPipeline:
             message = PendingMessage(subject, b"", header, payload)
             message.own, message.timed = True, timed
             self._report_stored(seq, message)
-        if self._limits.any:
+        if self._trims:
             self._limits.trim(subject)
 
     @property
     def copies_plainly(self) -> bool:
         """Return whether nothing follows from a mirrored message but that it is stored."""
-        return not (self.republish.active or self._after_store or self._limits.any)
+        return not (self.republish.active or self._after_store or self._trims)
 
     def store_copies(self, messages: Sequence[Copy]) -> None:
         """Store messages of the origin that have no header, where copies are plain; there must be one."""
@@ -422,12 +424,12 @@ class PublishPipeline:
         if self.republish.active:
             self.republish.stored(seq, previous_seq, subject, message.header, message.payload)
         self._report_stored(seq, message)
-        if self._limits.any:
+        if self._trims:
             self._limits.trim(subject)
 
     def _roll_up(self, seq: int, message: PendingMessage) -> None:
         if message.rollup:
-            if self._limits.any and not self._stream.retention.refuses(message.subject):
+            if self._trims and not self._stream.retention.refuses(message.subject):
                 self._limits.trim(message.subject)  # removals by limits have advisories, a purge has none
             filters = Filters((message.subject if message.rollup == b"sub" else b">",))
             self._stream.work.begin(self._stream.purging(filters, below_seq=seq))
@@ -446,11 +448,9 @@ class PublishPipeline:
         else:
             end = bisect_right(waiting, durable_seq, key=_seq_of)
             waiting, self._waiting = waiting[:end], waiting[end:]
-        if self.republish.active:
+        if self._plan is CHECKED and self.republish.active:
             self.republish.committed(durable_seq)
         self.acks.stored(waiting, durable_seq)
-        if self.fast.waiting:
-            self.fast.committed(durable_seq)
         stream = self._stream
         if self._expires:
             stream.expiry.committed()
