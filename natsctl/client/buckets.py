@@ -268,9 +268,7 @@ def ttl_of(headers: Headers) -> int:
         return 0
 
 
-def write_headers(
-    operation: str = PUT, *, expected: int | None = None, ttl_ns: int = 0, text: str = ""
-) -> dict[str, str]:
+def write_headers(operation: str = PUT, *, expected: int | None = None, ttl_ns: int = 0) -> dict[str, str]:
     """Return the headers of a message that puts, deletes or purges a key."""
     headers = {} if operation == PUT else {OPERATION: operation}
     if operation == PURGE:

@@ -210,7 +210,7 @@ Handle = Callable[["Message"], tuple[bytes, HeaderLike]]
 class EchoService:
     """One instance; `run` serves until it is cancelled or the connection ends."""
 
-    def __init__(self, name: str, headers: HeaderLike = (), description: str = "Echoes requests") -> None:
+    def __init__(self, name: str, headers: HeaderLike = ()) -> None:
         if not _NAME.fullmatch(name):
             raise UsageError(f"{name!r} is not a service name: letters, digits, _ and - only")
         self._headers = headers
@@ -220,7 +220,7 @@ class EchoService:
             id=uuid.uuid4().hex[:22],
             version="1.0.0",
             metadata={"natsctl": __version__},
-            description=description,
+            description="Echoes requests",
             endpoints=[Endpoint(name="echo", subject=f"{name}.echo", queue_group=QUEUE)],
         )
         self._done = EndpointStats(name="echo", subject=f"{name}.echo", queue_group=QUEUE)

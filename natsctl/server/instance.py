@@ -415,9 +415,9 @@ STOP_WITHIN_S: Final = 30.0
 class ServerThread:
     """A `ServerInstance` in a thread, started and stopped from plain code; also a context manager."""
 
-    def __init__(self, options: ServerOptions, log: Log | None = None) -> None:
+    def __init__(self, options: ServerOptions) -> None:
         """Prepare a server thread; nothing runs before `start`."""
-        self.instance = ServerInstance(options, log)
+        self.instance = ServerInstance(options)
         self.instance.end = self._end
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
