@@ -158,6 +158,8 @@ class Engine:
         self.store = store
         self.broker = broker
         self.clock = clock
+        self.now_ns = clock.now_ns
+        """The one method that all streams share."""
         self.rng = rng
         self.options = options or JetStreamOptions()
         self.timers = EngineTimers()

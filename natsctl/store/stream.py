@@ -55,7 +55,7 @@ class RecordsCallback:
 
 class StreamStore(AppendedView):
     __slots__ = (
-        "_append", "_callbacks", "_clean", "_host", "_in_flight", "awaits_sync", "backing", "fault", "full", "held",
+        "_callbacks", "_clean", "_host", "_in_flight", "awaits_sync", "backing", "fault", "full", "held",
         "held_bytes", "key", "lazy", "listener", "log", "refused", "storage",
     )  # fmt: skip
 
@@ -64,7 +64,6 @@ class StreamStore(AppendedView):
         self.key = key
         self.backing = storage
         self.log = storage.log
-        self._append = storage.log.append
         self.storage = storage.kind
         self.fault: str | None = None
         self.full = False
@@ -97,7 +96,7 @@ class StreamStore(AppendedView):
         seq = index.last_seq + 1
         if ts_ns < index.last_ts_ns:
             ts_ns = self._in_order(ts_ns, seq)
-        self._append(seq, ts_ns, subject, header, payload, TIMED if timed else 0)
+        self.log.append(seq, ts_ns, subject, header, payload, TIMED if timed else 0)
         if self._clean:
             self._clean = False
             if self._in_flight is None:
@@ -130,7 +129,7 @@ class StreamStore(AppendedView):
             last_seq = messages[-1][0]
             for seq, ts_ns, subject, header, payload in messages:
                 flags = (TIMED if seq in timed else 0) | (MORE if together and seq < last_seq else 0)
-                self._append(seq, self._in_order(ts_ns, seq), subject, header, payload, flags)
+                self.log.append(seq, self._in_order(ts_ns, seq), subject, header, payload, flags)
         else:
             self.log.append_copies(messages)
         self.mark_dirty()

@@ -132,14 +132,14 @@ CHECKED: Final = PublishPlan.CHECKED
 
 class PublishPipeline:
     __slots__ = (
-        "_after_store", "_append", "_expires", "_limits", "_max_payload", "_now_ns", "_plan", "_stream", "_transform",
+        "_after_store", "_expires", "_limits", "_max_payload", "_now_ns", "_plan", "_store", "_stream", "_transform",
         "_trims", "_waiting", "acks", "atomic", "fast", "republish", "totals",
     )  # fmt: skip
 
     def __init__(self, stream: Stream, limits: ContentLimits) -> None:
         self._stream = stream
-        self._append = stream.store.append
-        self._now_ns = stream.engine.clock.now_ns
+        self._store = stream.store
+        self._now_ns = stream.engine.now_ns
         self._waiting: list[Entry | RunEntry] = []
         self._after_store: list[Callable[[int, PendingMessage], None]] = []
         self._transform: SubjectMapping | None = None
@@ -206,7 +206,7 @@ class PublishPipeline:
                 self.take(PendingMessage(subject, reply, header, payload, origin))
             return
         try:
-            seq = self._append(subject, b"", payload, self._now_ns())
+            seq = self._store.append(subject, b"", payload, self._now_ns())
         except StoreError as fault:
             self.acks.refuse(reply, storage_fault(fault))
             return
@@ -281,7 +281,7 @@ class PublishPipeline:
             self.acks.answer_duplicate(reply, known)
             return
         try:
-            seq = self._append(subject, header, payload, self._now_ns())
+            seq = self._store.append(subject, header, payload, self._now_ns())
         except StoreError as fault:
             self.acks.refuse(reply, storage_fault(fault))
             return
@@ -305,7 +305,7 @@ class PublishPipeline:
         """Store a message of a source; False when something refuses it for now. A duplicate counts as stored."""
         size = len(header) + len(payload)
         if self._plan is PublishPlan.PLAIN and size <= self._max_payload and len(header) <= checks.MAX_HEADER_BYTES:
-            seq = self._append(subject, header, payload, self._now_ns(), is_timed(header))
+            seq = self._store.append(subject, header, payload, self._now_ns(), is_timed(header))
             self._waiting.append((seq, subject, b""))
             if self._trims:
                 self._limits.trim(subject)
@@ -386,7 +386,7 @@ class PublishPipeline:
         """Store a message that needs no more checks, and return its sequence. Raises StoreError."""
         subject, store = message.subject, self._stream.store
         previous = store.last_seq_of(subject) if self.republish.active else 0
-        seq = self._append(subject, message.header, message.payload, self._now_ns(), message.timed)
+        seq = self._store.append(subject, message.header, message.payload, self._now_ns(), message.timed)
         self._stored(seq, message, previous)
         return seq
 
