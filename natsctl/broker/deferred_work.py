@@ -53,6 +53,8 @@ MANY_LINES: Final = 8192 if lib is not None else 4096
 """Lines that are parsed at once: some milliseconds."""
 PIECE_BYTES: Final = 32 << 10 if lib is not None else 8 << 10
 """Bytes of each piece of a chunk with more lines: in plain Python, a millisecond for messages without a payload."""
+PIECE_LINES: Final = 6000
+"""Lines of a piece: more are not messages, and each of a rare operation takes 2 µs with the native module too."""
 count_lines: Callable[[bytes], int] = methodcaller("count", b"\n") if lib is None else lib.count_lines
 MAX_DEFERRED_BYTES: Final = 8 << 20
 """Bytes that may arrive after work was deferred; the shell stops reading long before."""
@@ -139,9 +141,15 @@ def defer_input(session: Session, pieces: Iterator[bytes], size: int) -> bool:
 
 
 def cut(chunk: bytes) -> Iterator[bytes]:
-    """Yield a chunk in pieces of at most `PIECE_BYTES`."""
-    for at in range(0, len(chunk), PIECE_BYTES):
-        yield chunk[at : at + PIECE_BYTES]
+    """Yield a chunk in pieces of at most `PIECE_BYTES`, shorter ones if it has many short lines."""
+    for start in range(0, len(chunk), PIECE_BYTES):
+        piece = chunk[start : start + PIECE_BYTES]
+        size = PIECE_BYTES // (1 + count_lines(piece) // PIECE_LINES)
+        if size == PIECE_BYTES:
+            yield piece
+            continue
+        for at in range(0, len(piece), size):
+            yield piece[at : at + size]
 
 
 def receive_pieces(session: Session, pieces: Iterator[bytes], size: int) -> None:

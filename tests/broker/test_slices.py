@@ -18,9 +18,12 @@ from natsctl.broker.deferred_work import (
     LOOK_MASK,
     MANY_SUBS,
     MAX_DEFERRED_BYTES,
+    PIECE_BYTES,
+    PIECE_LINES,
     SLICE_NS,
     SUBS_STEP,
     LongWork,
+    cut,
     receive_pieces,
     resume_work,
 )
@@ -758,3 +761,10 @@ def test_accounts_take_turns_and_the_work_of_each_is_done_in_its_order() -> None
     while work:
         work.step()
     assert done == ["a1", "b1"] * 3 + ["a2"] * 3
+
+
+def test_many_short_lines_are_cut_into_shorter_pieces() -> None:
+    for chunk in (b"+OK\r\n" * 50_000, b"PUB a 100\r\n%b\r\n" % (b"x" * 100) * 2_000, b"\n" * 100_000, b"x"):
+        parts = list(cut(chunk))
+        assert b"".join(parts) == chunk
+        assert max(map(len, parts)) <= PIECE_BYTES and max(part.count(b"\n") for part in parts) <= PIECE_LINES
