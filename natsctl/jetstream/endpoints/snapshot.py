@@ -99,6 +99,21 @@ READ_MESSAGES: Final = 512
 """Messages read in one step."""
 READ_BYTES: Final = 512 << 10
 """Bytes read in one step, unless a single message is larger."""
+FRAME_BYTES: Final = 64 << 10
+"""Bytes that are compressed together; repetition is found only within them. Source: the format of Snappy's frames."""
+
+
+def gathered(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """Join small pieces for the compressor, and yield b"" instead of each that waits for others."""
+    waiting = bytearray()
+    for piece in pieces:
+        waiting += piece
+        if len(waiting) >= FRAME_BYTES:
+            yield bytes(waiting)
+            waiting.clear()
+        else:
+            yield b""
+    yield bytes(waiting)
 
 
 def snapshot(js: JetStreamAccount, request: ApiRequest) -> Outcome:
@@ -197,7 +212,7 @@ class SnapshotTransfer:
             if not self._unheard and not self._account.has_subscriber(self._to):
                 return 0
             self._alarm.cancel()
-            self._content = self._archive()
+            self._content = gathered(self._archive())
         self._send_chunks()
         if len(self._unacked) >= self._max_unacked:
             return 0

@@ -70,6 +70,14 @@ def test_an_empty_stream_makes_an_archive_too(jet: Jet) -> None:
     assert len(contents(snapshot(jet)[1])) == 1
 
 
+def test_what_many_consumers_have_in_common_is_compressed(jet: Jet) -> None:
+    for number in range(100):
+        jet.consumer(f"C{number}")
+    archive = snapshot(jet)[1]
+    assert len([item for item in contents(archive) if isinstance(item, ArchivedConsumer)]) == 100
+    assert len(archive) < 100 * 250, "by itself each takes 300 bytes, in version 1 600"
+
+
 def test_chunks_are_full_and_only_the_last_has_no_reply(jet: Jet) -> None:
     noise(jet, 20)
     sid = jet.listen(TO)
