@@ -513,6 +513,18 @@ async def long_republish(peers: Peers, count: int) -> None:
     peers.client.send(b"".join(b"UNSUB t%d\r\n" % at for at in range(min(count - 1, 500))))
 
 
+@sized("message: trace of many recipients", 100, 1_000, 10_000)
+async def traced(peers: Peers, count: int) -> None:
+    """Publish messages with a trace to many subscriptions of the same client, plain and compressed."""
+    peers.client.send(b"".join(b"SUB t t%d\r\n" % number for number in range(count)))
+    await peers.client.flush()
+    for encoding in (b"", b"gzip"):
+        header = b"NATS/1.0\r\nNats-Trace-Dest: trace\r\nAccept-Encoding: %b\r\n\r\n" % encoding
+        peers.client.publish(b"t", b"", header=header)
+        await peers.client.flush()
+    peers.client.send(b"".join(b"UNSUB t%d\r\n" % number for number in range(count)))
+
+
 @sized("message: acks and requests", 1_000, 10_000, 100_000)
 async def many_requests(peers: Peers, count: int) -> None:
     """Send requests of an API that nobody answers to, many in a chunk."""

@@ -478,6 +478,13 @@ class Account:
         else:
             self._deliver((((sub.session, sub, b""),), (), ()), subject, subject, reply, header, payload, None)
 
+    def deliver_to_all(
+        self, clients: tuple[Recipient, ...], subject: bytes, reply: bytes, header: bytes, payload: bytes,
+        origin: Session,
+    ) -> None:  # fmt: skip
+        """Deliver one message to the clients of its route."""
+        self._deliver((clients, (), ()), subject, subject, reply, header, payload, origin)
+
     def has_interest(self, subject: bytes, queue: bytes | None = None) -> bool:
         """Return whether a message on `subject` has a receiver; with `queue`, whether that group has a member.
 

@@ -16,7 +16,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from natsctl.api import codec, headers
-from natsctl.api.subject_index import finish
+from natsctl.api.subject_index import Steps, finish
 from natsctl.api.subjects import is_literal, is_valid_subject
 from natsctl.api.times import format_time
 from natsctl.broker.imports.account_config import TRACE_PARENT
@@ -43,6 +43,10 @@ NOT_SUPPORTED: Final = (
 ONLY_NOT_SUPPORTED: Final = "Not delivered because remote does not support message tracing"
 MAX_EVENTS: Final = 10_000
 """Events of one message; further ones are left out."""
+EVENTS_AT_ONCE: Final = 256
+"""Events of a report that is published at once."""
+TIME_STEP_NS: Final = 100_000
+"""Events within this time have the same time stamp."""
 RESERVED: Final = (b"_GR_.", b"$GR.")
 """Prefixes of subjects between servers; no report goes to them."""
 _YES: Final = frozenset({b"1", b"true", b"on"})
@@ -160,6 +164,7 @@ class MessageTrace:
         self._account, self._dest, self._values, self._hop = origin.account, dest, values, hop
         self._hops = 0
         self._events: list[dict[str, Any]] = []
+        self._ts_ns, self._ts = 0, ""
 
     def entered(self, subject: bytes, error: str = "") -> None:
         """Record that the message came, or why it was refused."""
@@ -179,10 +184,17 @@ class MessageTrace:
         if queues is not None:
             groups = tuple(members for members in groups if members[0][1].queue in queues)
         leaving = [sub for sub in handlers if sub.leaves]  # after the groups: these choose the messages to carry
-        recipients = sum([self.to_client(sub, message) for _, sub, _ in clients])
+        recipients = self._to_clients(account, clients, message)
         recipients += sum([self.to_handler(sub, message) for sub in handlers if not sub.leaves])
         recipients += sum([self._to_group(members, message) for members in groups])
         return recipients + sum([self.to_handler(sub, message) for sub in leaving])
+
+    def _to_clients(self, account: Account, clients: tuple[Recipient, ...], message: Message) -> int:
+        """Deliver to the clients of a route, all at once, and return to how many."""
+        if not self.only:
+            account.deliver_to_all(clients, *message, self.origin)
+        deaf = self.origin if not self.origin.echo else None
+        return sum([self._left_for(sub, NO_ECHO if session is deaf else "") for session, sub, _ in clients])
 
     def to_client(self, sub: Subscription, message: Message, shown: bytes = b"") -> int:
         """Deliver to one subscription of a client, and return whether it was; `shown` is its subject in the event."""
@@ -235,16 +247,11 @@ class MessageTrace:
     def _left_for(self, sub: Subscription, error: str = "", shown: bytes = b"") -> int:
         """Record that the message left for a client, or why not; return whether it did."""
         assert sub.session is not None
-        self._note(
-            "eg",
-            {
-                **_who(sub.session),
-                **self._elsewhere(sub.account),
-                "sub": _text(shown or sub.subject),
-                **({"queue": _text(sub.queue)} if sub.queue else {}),
-                **({"error": error} if error else {}),
-            },
-        )
+        if len(self._events) < MAX_EVENTS:
+            event = {**_who(sub.session), **self._elsewhere(sub.account), "sub": _text(shown or sub.subject)}
+            if sub.queue:
+                event["queue"] = _text(sub.queue)
+            self._note("eg", {**event, "error": error} if error else event)
         return int(not error)
 
     def _elsewhere(self, account: Account) -> dict[str, str]:
@@ -290,19 +297,32 @@ class MessageTrace:
         return None if refused else headers.replace(header, HOP, hop)
 
     def report(self, header: bytes, payload: bytes) -> None:
-        """Publish the record of the message, compressed as its header requests."""
+        """Publish the record of the message, compressed as its header requests: later if it is long."""
+        reporting = self._reporting(header, payload)
+        if len(self._events) > EVENTS_AT_ONCE:
+            broker = self.origin.broker
+            broker.long_work.add(reporting, self._account)
+            broker.jobs.wake()
+        else:
+            finish(reporting)
+
+    def _reporting(self, header: bytes, payload: bytes) -> Steps[None]:
         shown = {_text(key): [_text(value) for value in self._values[key]] for key in sorted(self._values)}
         event = {
             "server": self.origin.broker.server_info(),
             "request": {"header": shown, "msgsize": len(header) + len(payload)},
             **({"hops": self._hops} if self._hops else {}),
-            "events": self._events,
+            "events": codec.HOLE,
         }
-        block, body = finish(headers.compressing(codec.encode(event), header))
+        text = yield from codec.filling(event, (yield from codec.encoding_items(self._events)))
+        block, body = yield from headers.compressing(text, header)
         self._account.publish(self._dest, b"", block, body)
 
     def _note(self, kind: str, more: dict[str, Any]) -> dict[str, Any]:
-        event = {"type": kind, "ts": format_time(self.origin.broker.clock.now_ns()), **more}
+        now_ns = self.origin.broker.clock.now_ns()
+        if not self._ts_ns <= now_ns < self._ts_ns + TIME_STEP_NS:
+            self._ts_ns, self._ts = now_ns, format_time(now_ns)
+        event = {"type": kind, "ts": self._ts, **more}
         if len(self._events) < MAX_EVENTS:
             self._events.append(event)
         return event

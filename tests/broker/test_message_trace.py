@@ -1,17 +1,21 @@
 """What a message that asks to be traced tells, in the form of nats-server."""
 
+import gzip
 import json
 from typing import Any
 
 import msgspec
 import pytest
 
+from natsctl.api.headers import COMPRESS_STEP
 from natsctl.api.jwt_claims import AccountClaims, Import
 from natsctl.api.subject_index import finish
 from natsctl.broker.auth.permissions import SubjectPermissions, SubjectRules
 from natsctl.broker.imports.account_config import AccountConfig
 from natsctl.broker.jwt.account_setup import account_config
+from natsctl.broker.message_trace import MAX_EVENTS
 from tests.broker.conftest import BrokerHarness, SessionClient
+from tests.support.call_counts import calls_of
 
 DEST = b"Nats-Trace-Dest: traces\r\n"
 ONLY = b"Nats-Trace-Only: true\r\n"
@@ -164,3 +168,19 @@ def test_a_jwt_says_where_traces_go(sampling: int) -> None:
     assert (found.trace_dest, found.trace_sampling) == ("traces", sampling if sampling == 40 else 100)
     assert [getattr(one, "allow_trace", None) for one in (*found.exports, *found.imports)] == [True, True]
     assert config("a.*").trace_dest == config("").trace_dest == ""
+
+
+def test_the_report_on_many_recipients_is_made_in_later_steps(harness: BrokerHarness) -> None:
+    listener, crowd, publisher = listening(harness), harness.client(), harness.client()
+    count, work = 2 * MAX_EVENTS, harness.broker.long_work
+    crowd.say(b"".join(b"SUB foo s%d\r\n" % number for number in range(count)))
+    assert calls_of(lambda: traced(publisher, b"foo", DEST + b"Accept-Encoding: gzip\r\n")) < 11 * count
+    assert crowd.session.out_msgs == count and not listener.session.out
+    steps = 0
+    while work:
+        work.step()
+        steps += 1
+    line, _, rest = listener.heard().partition(b"\r\n")
+    report = gzip.decompress(rest[:-2])
+    assert line.startswith(b"MSG traces 1 ") and steps > len(report) // COMPRESS_STEP
+    assert len(json.loads(report)["events"]) == MAX_EVENTS
