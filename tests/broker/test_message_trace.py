@@ -180,7 +180,7 @@ def test_the_report_on_many_recipients_is_made_in_later_steps(harness: BrokerHar
     while work:
         work.step()
         steps += 1
-    line, _, rest = listener.heard().partition(b"\r\n")
+    head, _, rest = listener.heard().partition(b"\r\n\r\n")
     report = gzip.decompress(rest[:-2])
-    assert line.startswith(b"MSG traces 1 ") and steps > len(report) // COMPRESS_STEP
+    assert head.startswith(b"HMSG traces 1 ") and steps > len(report) // COMPRESS_STEP
     assert len(json.loads(report)["events"]) == MAX_EVENTS
