@@ -246,12 +246,20 @@ class MessageTrace:
 
     def _left_for(self, sub: Subscription, error: str = "", shown: bytes = b"") -> int:
         """Record that the message left for a client, or why not; return whether it did."""
-        assert sub.session is not None
-        if len(self._events) < MAX_EVENTS:
-            event = {**_who(sub.session), **self._elsewhere(sub.account), "sub": _text(shown or sub.subject)}
+        session = sub.session
+        assert session is not None
+        if len(self._events) < MAX_EVENTS:  # there may be as many clients
+            event: dict[str, Any] = {"type": "eg", "ts": self._time(), "kind": session.event_kind, "cid": session.cid}
+            if session.name:
+                event["name"] = session.name
+            if sub.account is not self._account:
+                event["acc"] = sub.account.name
+            event["sub"] = _text(shown or sub.subject)
             if sub.queue:
                 event["queue"] = _text(sub.queue)
-            self._note("eg", {**event, "error": error} if error else event)
+            if error:
+                event["error"] = error
+            self._events.append(event)
         return int(not error)
 
     def _elsewhere(self, account: Account) -> dict[str, str]:
@@ -319,13 +327,16 @@ class MessageTrace:
         self._account.publish(self._dest, b"", block, body)
 
     def _note(self, kind: str, more: dict[str, Any]) -> dict[str, Any]:
-        now_ns = self.origin.broker.clock.now_ns()
-        if not self._ts_ns <= now_ns < self._ts_ns + TIME_STEP_NS:
-            self._ts_ns, self._ts = now_ns, format_time(now_ns)
-        event = {"type": kind, "ts": self._ts, **more}
+        event = {"type": kind, "ts": self._time(), **more}
         if len(self._events) < MAX_EVENTS:
             self._events.append(event)
         return event
+
+    def _time(self) -> str:
+        now_ns = self.origin.broker.clock.now_ns()
+        if not self._ts_ns <= now_ns < self._ts_ns + TIME_STEP_NS:
+            self._ts_ns, self._ts = now_ns, format_time(now_ns)
+        return self._ts
 
 
 def _who(session: Session) -> dict[str, Any]:
