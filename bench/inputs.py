@@ -929,6 +929,20 @@ async def many_connections(peers: Peers, count: int) -> None:
     await closed(writer for _, writer in opened)
 
 
+@sized("connections: a message to many of one", 10, 100, 1_000, 10_000, 60_000)
+async def many_subscriptions(peers: Peers, count: int) -> None:
+    """Publish ten messages to the subscriptions of one connection to one subject."""
+    parts = urlsplit(peers.url)
+    reader, writer = await asyncio.open_connection(parts.hostname, parts.port, limit=1 << 22)
+    writer.write(b'CONNECT {"verbose":false}\r\n' + b"".join(b"SUB s %d\r\n" % sid for sid in range(1, count + 1)))
+    writer.write(b"PING\r\n")
+    await reader.readuntil(b"PONG\r\n")
+    for _ in range(10):
+        peers.client.publish(b"s", b"")
+        await reader.readuntil(b"MSG s %d 0\r\n\r\n" % count)
+    await closed([writer])
+
+
 @sized("connections: a megabyte to many", 10, 100, 400)
 async def large_message(peers: Peers, count: int) -> None:
     """Publish a megabyte to subscribers with a connection each."""

@@ -17,6 +17,7 @@ remaining ones.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from natsctl.api.subject_index import IndexNode, Steps, SubjectIndex
@@ -286,13 +287,14 @@ class Routes:
 
     def _make(self, nodes: tuple[IndexNode[Subscription], ...], subject: bytes) -> tuple[Route, Route]:
         """Return the route of one subject to the owners at `nodes`, and the route of all subjects that reach them."""
-        subs = [sub for node in nodes for sub in node.owners]
+        subs = [*chain.from_iterable(node.owners for node in nodes)]
         if self._leaving:
             subs = [sub for sub in subs if not sub.has_left()]
         clients = [sub for sub in subs if not sub.queue and sub.session is not None]
-        handlers = tuple([sub for sub in subs if not sub.queue and sub.session is None])
+        handlers: tuple[Subscription, ...] = ()
         queues: dict[bytes, list[Subscription]] = {}
-        if len(clients) + len(handlers) < len(subs):
+        if len(clients) < len(subs):
+            handlers = tuple([sub for sub in subs if not sub.queue and sub.session is None])
             for sub in subs:
                 if sub.queue:
                     queues.setdefault(sub.queue, []).append(sub)

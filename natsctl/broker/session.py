@@ -6,7 +6,7 @@ other permissions.
 
 from __future__ import annotations
 
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from msgspec.structs import replace
@@ -172,9 +172,9 @@ class Session:
     __slots__ = (
         "_info_again", "_parser", "_seen_out_msgs", "account", "broker", "cid", "close_reason", "deferred", "echo",
         "headers", "host", "in_bytes", "in_msgs", "incomplete", "kind", "lang", "last_active_ns", "last_data_ns",
-        "left_count", "left_subs", "login", "max_payload", "max_pending", "max_subscriptions", "name", "no_responders",
-        "out", "out_bytes", "out_msgs", "pedantic", "pending_bytes", "permit", "port", "protocol", "rtt_ns", "start_ns",
-        "stop_ns", "subs", "timers", "tls", "unread", "verbose", "version",
+        "left_count", "left_subs", "login", "max_payload", "max_pending", "max_subscriptions", "name",
+        "no_responders", "out", "out_bytes", "out_msgs", "pedantic", "pending_bytes", "permit", "port", "protocol",
+        "put_off", "rtt_ns", "start_ns", "stop_ns", "subs", "timers", "tls", "unread", "verbose", "version",
     )  # fmt: skip
 
     event_kind: ClassVar[int] = 0
@@ -216,6 +216,8 @@ class Session:
         self.login = Login(self)
         self.incomplete: Iterator[int] | None = None
         """Remaining steps for the last subscription; later operations wait for them."""
+        self.put_off: Iterator[None] | None = None
+        """Remaining deliveries of the last message; later operations wait for them too."""
         self.deferred: DeferredWork | None = None
         """Work that has arrived and is to be carried out later."""
         self.last_active_ns = self.last_data_ns = broker.clock.monotonic_ns()
@@ -329,6 +331,7 @@ class Session:
         self.stop_ns = broker.clock.now_ns()
         self.take_output()
         self._parser, self.deferred, self.incomplete = SPENT, None, None
+        self.hand_over_deliveries()
         broker.ended(self)
         self.login.forget_secrets()
 
@@ -439,7 +442,7 @@ class Session:
         publish, mappings, careful, wide = self._publish_state()
         msgs = size = subscribed = 0
         clock, until = self.broker.clock, slice_end_ns(self)
-        if self.incomplete is not None and not self._complete(rest, until):
+        if (self.incomplete is not None or self.put_off is not None) and not self._complete(rest, until):
             return
         while (op := next(rest, None)) is not None:
             if wide and self.account.postponed.are_many:
@@ -481,6 +484,8 @@ class Session:
                 recipients = publish(to, reply, header, payload, self)
             if not recipients and reply and self.no_responders:
                 self.account.answer_no_responders(self, to, reply)
+            if self.put_off is not None and not self._complete(rest, until):
+                break
             look = not msgs & LOOK_MASK or recipients > MANY_RECIPIENTS or len(subject) > LONG_SUBJECT_BYTES
             if (
                 (look or (subject[0] == DOLLAR and subject.startswith(API_SUBJECTS)))
@@ -547,16 +552,26 @@ class Session:
         return not (look and self.broker.clock.monotonic_ns() > until_ns and defer(self, rest))
 
     def _complete(self, rest: Iterator[Op], until_ns: int) -> bool:
-        """Complete the last subscription; return False, with the `rest` deferred, if the slice ends before."""
-        for _ in self.incomplete or ():
+        """Complete the last operation; return False, with the `rest` deferred, if the slice ends before."""
+        for _ in chain(self.incomplete or (), self.put_off or ()):
             if self.broker.clock.monotonic_ns() > until_ns:
                 self.deferred = DeferredWork(rest)
                 self.broker.unfinished.append(self)
                 return False
-        self.incomplete = None
-        if self.verbose:
+        if self.incomplete is not None and self.verbose:
             self.write(OK_LINE)
+        self.incomplete = self.put_off = None
         return True
+
+    def put_off_deliveries(self, steps: Iterator[None]) -> None:
+        """Let later operations wait for these deliveries of the message that is carried out."""
+        self.put_off = steps if self.put_off is None else chain(self.put_off, steps)
+
+    def hand_over_deliveries(self) -> None:
+        """Let the broker go on with the deliveries of a session that has ended."""
+        steps, self.put_off = self.put_off, None
+        if steps is not None:
+            self.broker.long_work.add(steps, self.account)
 
     def _is_routed(self, to: bytes, reply: bytes, until_ns: int) -> bool:
         """Return whether the routes of a message and of its answer are known, in other accounts too.

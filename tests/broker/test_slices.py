@@ -768,3 +768,46 @@ def test_many_short_lines_are_cut_into_shorter_pieces() -> None:
         parts = list(cut(chunk))
         assert b"".join(parts) == chunk
         assert max(map(len, parts)) <= PIECE_BYTES and max(part.count(b"\n") for part in parts) <= PIECE_LINES
+
+
+@pytest.fixture
+def listeners(monkeypatch: pytest.MonkeyPatch) -> tuple[Broker, Session]:
+    """Return a broker that delivers to four clients at once, and a client with twenty subscriptions to `s`."""
+    monkeypatch.setattr("natsctl.broker.account.DELIVERED_AT_ONCE", 4)
+    harness = broker()
+    session = client(harness)
+    session.receive(b"".join(b"SUB s %d\r\n" % sid for sid in range(20)))
+    return harness, session
+
+
+def got(session: Session) -> list[tuple[int, bytes]]:
+    return [(int(sid), body) for sid, body in re.findall(rb"MSG s (\d+) \d+\r\n(\w+)\r\n", heard(session))]
+
+
+@pytest.mark.parametrize("sends", [b"PUB s 1\r\n", b"LMSG s 1\r\n"])
+def test_a_message_to_very_many_is_delivered_in_slices(listeners: tuple[Broker, Session], sends: bytes) -> None:
+    harness, session = listeners
+    publisher = linked(harness, b"x") if sends[:1] == b"L" else client(harness)
+    heard(publisher)
+    slow_down(harness)
+    publisher.receive(sends + b"a\r\n" + sends + b"b\r\nPING\r\n")
+    first = got(session)
+    assert 4 <= len(first) < 20 and heard(publisher) == b""
+    session.receive(b"UNSUB 19\r\n")
+    assert finish(harness) > 2
+    rest = got(session)
+    assert sorted(first + rest) == [(sid, body) for sid in range(19) for body in (b"a", b"b")]
+    assert all((first + rest).index((sid, b"a")) < (first + rest).index((sid, b"b")) for sid in range(19))
+    assert heard(publisher).startswith(b"PONG\r\n")
+
+
+def test_a_message_reaches_very_many_after_its_publisher_has_left(listeners: tuple[Broker, Session]) -> None:
+    harness, session = listeners
+    publisher = client(harness, HELLO.replace(b'"verbose":false', b'"verbose":true'))
+    slow_down(harness)
+    publisher.receive(b"PUB s 1\r\na\r\n")
+    first = got(session)
+    assert 4 <= len(first) < 20 and heard(publisher) == b"+OK\r\n"
+    publisher.closed()
+    work_off(harness)
+    assert sorted(first + got(session)) == [(sid, b"a") for sid in range(20)]
