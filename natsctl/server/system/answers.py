@@ -213,14 +213,19 @@ ACCOUNT_ENDPOINTS: Final[Mapping[str, SystemEndpoint]] = {
 
 
 def statsz(server: ServerInstance) -> dict[str, Any]:
+    """Return the body of STATSZ; its number of servers is how many answers the `nats` tool waits for.
+
+    Those are this server and its neighbors by leaf nodes that share the system account; nats-server counts theirs, too.
+    """
     broker, usage, cores = server.broker, process_usage(), os.cpu_count() or 1
+    neighbors = {peer.remote_server for peer in broker.leafs.values() if peer.account is broker.system_account}
     stats: dict[str, Any] = {
         "start": format_time(broker.start_ns),
         "mem": usage.mem,
         "cores": cores,
         "cpu": usage.cpu,
         **_traffic(server),
-        "active_servers": 1,
+        "active_servers": 1 + len(neighbors - {""}),
     }
     if server.engine is not None:
         config = {key: value for key, value in jetstream_config(server).items() if key != "store_dir"}

@@ -338,3 +338,31 @@ async def test_a_link_with_a_seed(kinds: tuple[Kind, Kind], tmp_path: Path) -> N
     with joined(tmp_path, *kinds, config, remote) as (hub_process, spoke_process, _):
         await crosses(hub_process, spoke_process)
         assert seed not in spoke_process.log() + hub_process.log()
+
+
+@pytest.mark.parametrize("kinds", PAIRS)
+async def test_servers_that_share_the_system_account_count_each_other(tmp_path: Path, kinds: tuple[Kind, Kind]) -> None:
+    system = "accounts { SYS { users: [{user: a, password: a}] } }\nsystem_account: SYS\n"
+    hub = 'leafnodes { listen: "127.0.0.1:-1", no_advertise: true }\njetstream { domain: hub }\n'
+    spoke = 'leafnodes { remotes: [ { url: "nats-leaf://a:a@127.0.0.1:%PORT%", account: SYS } ] }\n'
+    spoke += "jetstream { domain: leaf }\n"
+    with joined(tmp_path, *kinds, hub + system, spoke + system, wait=False) as (*servers, _):
+        for process in servers:
+            async with await connected(process) as client:
+                await answered_for(client, 2)
+
+
+async def answered_for(client: Client, count: int) -> None:
+    """Wait until the server of `client` counts so many servers; nats-server learns of others by their STATSZ."""
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            inbox = await client.subscribe(client.new_inbox())
+            await client.publish("$SYS.REQ.SERVER.PING", b"", reply=inbox.subject)
+            answer = json.loads((await inbox.next_msg(PATIENCE_S)).data)
+            await inbox.unsubscribe()
+            if (
+                answer["server"]["name"] == client._server_info["server_name"]
+                and answer["statsz"]["active_servers"] == count
+            ):
+                return
+            await asyncio.sleep(0.05)
