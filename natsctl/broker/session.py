@@ -7,7 +7,7 @@ other permissions.
 from __future__ import annotations
 
 from itertools import chain, islice
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final, TypeGuard
 
 from msgspec.structs import replace
 
@@ -71,11 +71,16 @@ if TYPE_CHECKING:
     from natsctl.broker.auth.credentials import TlsFacts
     from natsctl.broker.broker import Broker
     from natsctl.broker.imports.mappings import Mappings
+    from natsctl.broker.leaf.link import LeafLink
     from natsctl.wire.publish_run import PublishRun
 
 
 SERVER_QUEUE: Final = b"_sys_"
 """A queue group that belongs to the server."""
+
+
+def is_leaf(session: Session) -> TypeGuard[LeafLink]:
+    return session.connection_type.startswith("LEAFNODE")
 
 
 def subscribe(session: Session, subject: bytes, queue: bytes, sid: bytes) -> None:

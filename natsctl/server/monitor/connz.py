@@ -18,7 +18,7 @@ from natsctl.api.subjects import is_literal, is_valid_subject, overlaps
 from natsctl.api.times import Clock, format_time
 from natsctl.api.units import SECOND
 from natsctl.broker.imports.account_config import GLOBAL_ACCOUNT
-from natsctl.broker.session import Session
+from natsctl.broker.session import Session, is_leaf
 from natsctl.server.monitor.document import Making, go_number, head, present, round_trip, text, uptime, wall_time
 from natsctl.server.monitor.query import NO_SUBJECTS, BadRequestError, EndpointOptions, ListingOptions, Query
 
@@ -135,8 +135,8 @@ def leaf(peer: LeafLink, show: Show) -> dict[str, Any]:
     entry: dict[str, Any] = {"cid": peer.cid, "kind": "Leafnode", **_address(peer.host, peer.port)}
     entry |= _times(peer.start_ns, peer.last_data_ns, 0, "", peer.rtt_ns, show.clock)
     entry |= _traffic(peer) | {"subscriptions": count}
-    if peer.name:
-        entry["name"] = peer.name
+    if not peer.solicited:
+        entry |= present({"name": peer.name, "version": peer.version})
     entry |= _tls(peer.tls, show.auth)
     if show.auth:
         entry |= present({"authorized_user": peer.user, "account": _account(peer)})
@@ -151,7 +151,7 @@ def leaf(peer: LeafLink, show: Show) -> dict[str, Any]:
     return entry | proxy(peer)
 
 
-def proxy(one: Session | LeafLink) -> dict[str, Any]:
+def proxy(one: Session) -> dict[str, Any]:
     return {"proxy": {"key": one.proxy}} if one.proxy else {}
 
 
@@ -167,7 +167,7 @@ def _times(start_ns: int, last_data_ns: int, stop_ns: int, reason: str, rtt_ns: 
     return {**times, "rtt": round_trip(rtt_ns), "uptime": uptime(end_ns - start_ns), "idle": uptime(end_ns - last_ns)}
 
 
-def _traffic(one: Session | LeafLink) -> dict[str, int]:
+def _traffic(one: Session) -> dict[str, int]:
     names = ("pending_bytes", "in_msgs", "out_msgs", "in_bytes", "out_bytes")
     return {name: getattr(one, name) for name in names}
 
@@ -188,7 +188,7 @@ def _tls(facts: TlsFacts | None, auth: bool) -> dict[str, Any]:
     return {**shown, "tls_first": True} if facts.first else shown
 
 
-def _account(one: Session | LeafLink) -> str:
+def _account(one: Session) -> str:
     return one.account.name if one.account.name != GLOBAL_ACCOUNT else ""
 
 
@@ -270,7 +270,7 @@ def _connz(broker: Broker, options: ConnzOptions) -> Making[dict[str, Any]]:
         "limit": limit,
         "connections": None
         if unknown
-        else (client(peer, show) if isinstance(peer, Session) else leaf(peer, show) for peer in page),
+        else (leaf(peer, show) if is_leaf(peer) else client(peer, show) for peer in page),
     }
 
 
@@ -283,10 +283,10 @@ def _check(options: ConnzOptions) -> None:
         raise BadRequestError("filter by subject only valid with account filtering")
 
 
-def _choose(broker: Broker, options: ConnzOptions) -> Making[tuple[int, list[Session | LeafLink]]]:
+def _choose(broker: Broker, options: ConnzOptions) -> Making[tuple[int, list[Session]]]:
     """Return the number of connections with the state and the account, and the requested ones."""
-    opened: list[Session | LeafLink] = []
-    ended: list[Session | LeafLink] = []
+    opened: list[Session] = []
+    ended: list[Session] = []
     account = options.acc
     if options.state in (ConnState.OPEN, ConnState.ALL):
         every = chain(broker.sessions.values(), broker.leafs.values())
@@ -304,8 +304,8 @@ def _choose(broker: Broker, options: ConnzOptions) -> Making[tuple[int, list[Ses
     return total, [one for one in chain(opened, ended) if not options.user or one.user == options.user]
 
 
-def _subscribed(peers: Iterable[Session | LeafLink], pattern: bytes) -> Making[list[Session | LeafLink]]:
-    found: list[Session | LeafLink] = []
+def _subscribed(peers: Iterable[Session], pattern: bytes) -> Making[list[Session]]:
+    found: list[Session] = []
     for peer in peers:
         for number, subject in enumerate(_subjects(peer), 1):
             if overlaps(pattern, subject):
@@ -317,15 +317,11 @@ def _subscribed(peers: Iterable[Session | LeafLink], pattern: bytes) -> Making[l
     return found
 
 
-def _subjects(one: Session | LeafLink) -> list[bytes]:
-    return [sub.subject for sub in one.subs.values()] if isinstance(one, Session) else [*one.subjects()]
+def _subjects(one: Session) -> list[bytes]:
+    return [*one.subjects()] if is_leaf(one) else [sub.subject for sub in one.subs.values()]
 
 
-def _stop_ns(one: Session | LeafLink) -> int:
-    return one.stop_ns if isinstance(one, Session) else 0
-
-
-_Key = Callable[["Broker", "Session | LeafLink"], Any]
+_Key = Callable[["Broker", "Session"], Any]
 _CID: Final[tuple[_Key, bool]] = (lambda broker, one: one.cid, False)
 _ORDERS: Final[dict[str, tuple[_Key, bool]]] = {
     "": _CID,
@@ -339,8 +335,8 @@ _ORDERS: Final[dict[str, tuple[_Key, bool]]] = {
     "bytes_from": (lambda broker, one: one.in_bytes, True),
     "last": (lambda broker, one: wall_time(broker.clock, one.last_data_ns), True),
     "idle": (lambda broker, one: -one.last_data_ns, True),
-    "uptime": (lambda broker, one: (_stop_ns(one) or broker.clock.now_ns()) - one.start_ns, False),
-    "stop": (lambda broker, one: _stop_ns(one), True),
+    "uptime": (lambda broker, one: (one.stop_ns or broker.clock.now_ns()) - one.start_ns, False),
+    "stop": (lambda broker, one: one.stop_ns, True),
     "reason": (lambda broker, one: getattr(getattr(one, "close_reason", None), "value", ""), False),
     "rtt": (lambda broker, one: one.rtt_ns, True),
 }

@@ -21,6 +21,7 @@ from natsctl.api.times import format_time
 from natsctl.broker.event_listener import EventListener
 from natsctl.broker.imports.account_config import GLOBAL_ACCOUNT
 from natsctl.broker.info import server_info
+from natsctl.broker.session import is_leaf
 from natsctl.broker.timers import NEVER_NS
 from natsctl.server.system.requests import ALL_SERVERS, RequestQueue, Responder, SystemRequest
 
@@ -189,10 +190,6 @@ def account_of(session: Session) -> Account:
 def is_known(session: Session) -> bool:
     """Return whether a client's CONNECT was accepted; a leaf node has events from its acceptance on."""
     return session.login.connected or is_leaf(session)
-
-
-def is_leaf(session: Session) -> bool:
-    return session.connection_type.startswith("LEAFNODE")
 
 
 def client_of(

@@ -352,6 +352,27 @@ async def test_servers_that_share_the_system_account_count_each_other(tmp_path: 
                 await answered_for(client, 2)
 
 
+@pytest.mark.parametrize("kinds", PAIRS)
+async def test_leaf_nodes_are_connections_of_their_own_kind(tmp_path: Path, kinds: tuple[Kind, Kind]) -> None:
+    options = json.dumps({"auth": True, "subscriptions": True}).encode()
+    system = "SYS { users: [{user: s, password: s}] } }\nsystem_account: SYS\n"
+    hub, spoke = (text.rstrip().removesuffix("}") + "\n" + system for text in (HUB, SPOKE))
+    with joined(tmp_path, *kinds, hub, spoke) as (*servers, _):
+        found = []
+        for process in servers:
+            async with await connected(process) as client, await connected(process, "s", "s") as asking:
+                await client.subscribe("mine")
+                await client.flush()
+                reply = await asking.request("$SYS.REQ.SERVER.PING.CONNZ", options, PATIENCE_S)
+                (leaf,) = (one for one in json.loads(reply.data)["data"]["connections"] if one["kind"] == "Leafnode")
+                assert leaf["subscriptions"] == len(leaf["subscriptions_list"]) > 0
+                found.append({key: leaf.get(key) for key in ("name", "type", "authorized_user", "account", "name_tag")})
+        common = {"type": None, "account": "A", "name_tag": "A"}
+        assert found == [
+            {"name": "SPOKE", "authorized_user": "a", **common}, {"name": None, "authorized_user": None, **common}
+        ]  # fmt: skip
+
+
 async def answered_for(client: Client, count: int) -> None:
     """Wait until the server of `client` counts so many servers; nats-server learns of others by their STATSZ."""
     async with asyncio.timeout(PATIENCE_S):
