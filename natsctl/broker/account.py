@@ -21,7 +21,7 @@ from natsctl.broker.imports.account_config import AccountConfig, SubjectMap
 from natsctl.broker.imports.mappings import Mappings
 from natsctl.broker.ordered_jobs import begun
 from natsctl.broker.postponed import PostponedMessages
-from natsctl.broker.routes import NO_ROUTE, Recipient, Route, Routes
+from natsctl.broker.routes import NO_ROUTE, Recipient, Recipients, Route, Routes
 from natsctl.broker.subscription import (
     COPY_LIMIT,
     CRLF,
@@ -483,7 +483,7 @@ class Account:
             self._deliver((((sub.session, sub, b""),), (), ()), subject, subject, reply, header, payload, None)
 
     def deliver_to_all(
-        self, clients: tuple[Recipient, ...], subject: bytes, reply: bytes, header: bytes, payload: bytes,
+        self, clients: Recipients, subject: bytes, reply: bytes, header: bytes, payload: bytes,
         origin: Session,
     ) -> None:  # fmt: skip
         """Deliver one message to the clients of its route."""
@@ -538,7 +538,7 @@ class Account:
         heads_fit = to == subject
         if queues:
             if len(queues) == len(queues[0]) == 1 and queues[0][0][0] is not None:
-                clients = clients + queues[0]  # one queue group with one member
+                clients = clients + tuple(queues[0])  # one queue group with one member
             else:
                 chosen, recipients = self._choose(queues, to, subject, reply, header, payload, origin)
                 clients = clients + chosen
@@ -586,7 +586,7 @@ class Account:
 
     def _delivering(
         self,
-        clients: tuple[Recipient, ...],
+        clients: Recipients,
         to: bytes,
         subject: bytes,
         reply: bytes,
@@ -595,14 +595,17 @@ class Account:
         origin: Session,
     ) -> Iterator[None]:
         """Deliver to further clients in steps; those with a subscription that has ended meanwhile are left out."""
+        version = self.routes.version
         for start in range(0, len(clients), DELIVERED_AT_ONCE):
-            present = [one for one in clients[start : start + DELIVERED_AT_ONCE] if not one[1].has_left()]
-            self._deliver((tuple(present), (), ()), to, subject, reply, header, payload, origin)
+            some = clients[start : start + DELIVERED_AT_ONCE]
+            if self.routes.version != version:
+                some = tuple([one for one in some if not one[1].has_left()])
+            self._deliver((some, (), ()), to, subject, reply, header, payload, origin)
             yield
 
     def _choose(
         self,
-        queues: tuple[tuple[Recipient, ...], ...],
+        queues: tuple[Recipients, ...],
         to: bytes,
         subject: bytes,
         reply: bytes,

@@ -25,7 +25,7 @@ from natsctl.broker.subscription import DeliveryFilter, Subscription
 
 if TYPE_CHECKING:
     from natsctl.broker.account import Account
-    from natsctl.broker.routes import Recipient
+    from natsctl.broker.routes import Recipients
     from natsctl.broker.session import Session
 
 
@@ -189,7 +189,7 @@ class MessageTrace:
         recipients += sum([self._to_group(members, message) for members in groups])
         return recipients + sum([self.to_handler(sub, message) for sub in leaving])
 
-    def _to_clients(self, account: Account, clients: tuple[Recipient, ...], message: Message) -> int:
+    def _to_clients(self, account: Account, clients: Recipients, message: Message) -> int:
         """Deliver to the clients of a route, all at once, and return to how many."""
         if not self.only:
             account.deliver_to_all(clients, *message, self.origin)
@@ -237,7 +237,7 @@ class MessageTrace:
             guard.handler(*message, self.origin)
         return self._left_for(client)
 
-    def _to_group(self, members: tuple[Recipient, ...], message: Message) -> int:
+    def _to_group(self, members: Recipients, message: Message) -> int:
         start = int(self.origin.broker.rng.random() * len(members))
         for session, sub, _ in chain(members[start:], members[:start]):
             if self.to_client(sub, message) if session is not None else self.to_handler(sub, message):

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import chain
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, overload
 
 from natsctl.api.subject_index import IndexNode, Steps, SubjectIndex
 from natsctl.api.subjects import is_literal
@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
 Recipient: TypeAlias = "tuple[Session | None, Subscription, bytes]"
 """(session, subscription, `MSG subject sid ` where the route is of one subject, else empty); no session: a handler."""
-Route: TypeAlias = "tuple[tuple[Recipient, ...], tuple[tuple[Recipient, ...], ...], tuple[Subscription, ...]]"
+Recipients: TypeAlias = "tuple[Recipient, ...] | Crowd"
+Route: TypeAlias = "tuple[Recipients, tuple[Recipients, ...], tuple[Subscription, ...]]"
 """(plain clients, queue groups, plain handlers)"""
 
 NO_ROUTE: Final[Route] = ((), (), ())
@@ -37,6 +38,8 @@ MAX_CACHED_RECIPIENTS: Final = 65536
 """Recipients, plus one per route, in all cached routes of one account (about 150 bytes each)."""
 MAX_ROUTE_COST: Final = MAX_CACHED_RECIPIENTS // 2
 """Most that one route counts: a longer one stays until that much else is cached, else each message would make it."""
+LISTED_RECIPIENTS: Final = 4096
+"""Longest list of recipients that a route keeps as tuples."""
 MAX_CACHED_HEADS: Final = 8
 """Maximum clients of one route with cached message heads."""
 ACK_TAIL: Final = 5
@@ -52,6 +55,34 @@ MAX_WALKS: Final = 128
 """Maximum unfinished walks of an account; with more, the oldest restarts."""
 MAX_WAYS: Final = 1024
 """Routes that one message is followed to: services may lead to each other in a circle."""
+
+
+class Crowd:
+    """Recipients for very many subscriptions of clients, made as they are looked at."""
+
+    __slots__ = ("_subs",)
+
+    def __init__(self, subs: list[Subscription]) -> None:
+        self._subs = subs
+
+    def __len__(self) -> int:
+        return len(self._subs)
+
+    @overload
+    def __getitem__(self, at: int) -> Recipient: ...
+    @overload
+    def __getitem__(self, at: slice) -> Crowd: ...
+    def __getitem__(self, at: int | slice) -> Recipient | Crowd:
+        if isinstance(at, slice):
+            return Crowd(self._subs[at])
+        sub = self._subs[at]
+        return sub.session, sub, b""
+
+    def __iter__(self) -> Iterator[Recipient]:
+        return ((sub.session, sub, b"") for sub in self._subs)
+
+    def __add__(self, more: Recipients) -> Crowd:
+        return Crowd(self._subs + [sub for _, sub, _ in more])
 
 
 class Walk(NamedTuple):
@@ -92,6 +123,11 @@ class Routes:
     def cached(self) -> int:
         beginnings = len(self._by_prefix) + len(self._by_ack_prefix) + len(self._by_stem)
         return len(self.exact) + beginnings + len(self._by_nodes)
+
+    @property
+    def version(self) -> tuple[int, int, int]:
+        """Return what changes with each subscription that comes or goes."""
+        return self.subs.inserted, self.subs.count, self._leaving
 
     def insert(self, sub: Subscription) -> None:
         """Add a subscription and forget the routes that it changes."""
@@ -355,11 +391,8 @@ def _route(
     handlers: tuple[Subscription, ...],
     subject: bytes,
 ) -> Route:
-    if not subject:  # there may be a million of them
-        groups = tuple([tuple([(sub.session, sub, b"") for sub in members]) for members in queues.values()])
-        return tuple([(sub.session, sub, b"") for sub in clients]), groups, handlers
-    groups = tuple([tuple([_recipient(sub, subject) for sub in members]) for members in queues.values()])
-    return tuple([_recipient(sub, subject) for sub in clients]), groups, handlers
+    groups = tuple([_recipients(members, subject) for members in queues.values()])
+    return _recipients(clients, subject), groups, handlers
 
 
 def _route_to(sub: Subscription, subject: bytes) -> Route:
@@ -369,5 +402,9 @@ def _route_to(sub: Subscription, subject: bytes) -> Route:
     return ((), ((recipient,),), ()) if sub.queue else ((recipient,), (), ())
 
 
-def _recipient(sub: Subscription, subject: bytes) -> Recipient:
-    return sub.session, sub, b"MSG " + subject + sub.sid_field
+def _recipients(subs: list[Subscription], subject: bytes) -> Recipients:
+    if len(subs) > LISTED_RECIPIENTS:
+        return Crowd(subs)
+    if not subject:
+        return tuple([(sub.session, sub, b"") for sub in subs])
+    return tuple([(sub.session, sub, b"MSG " + subject + sub.sid_field) for sub in subs])

@@ -1,6 +1,7 @@
 """Cached routes say what the plain matcher says, whatever came and went before; and they stay small."""
 
 from itertools import islice
+from typing import Any
 from unittest.mock import patch
 
 from hypothesis import given
@@ -117,3 +118,19 @@ def test_subjects_that_reach_the_same_patterns_share_what_was_made_for_the_first
     add(routes, b"orders.literal.new")
     first, second = routes.find(b"orders.1.new"), routes.find(b"orders.2.new")
     assert first[2] is second[2]
+
+
+def test_very_many_recipients_are_the_same_as_in_a_tuple() -> None:
+    routes = Routes()
+    session: Any = object()
+    for number, queue in enumerate([b"", b"q"] * 9):
+        routes.insert(Subscription(None, b"s", queue, session=session, sid=b"%d" % number))  # type: ignore[arg-type]
+    clients, (group,), _ = look_up(routes, b"s")
+    with patch("natsctl.broker.routes.LISTED_RECIPIENTS", 3):
+        routes.begin_leaving()  # the route is made again
+        routes.end_leaving()
+        crowd, (crowded,), handlers = look_up(routes, b"s")
+    assert type(clients) is tuple and type(crowd) is not tuple and type(crowded) is not tuple and handlers == ()
+    assert [tuple(each) for each in (crowd, crowded)] == [clients, group] and len(crowd) == 9
+    assert [crowd[at] for at in (0, 4, -1)] == [clients[at] for at in (0, 4, -1)]
+    assert tuple(crowd[2:5]) == clients[2:5] and tuple(crowd + tuple(group)[1:2]) == (*clients, group[1])

@@ -774,6 +774,7 @@ def test_many_short_lines_are_cut_into_shorter_pieces() -> None:
 def listeners(monkeypatch: pytest.MonkeyPatch) -> tuple[Broker, Session]:
     """Return a broker that delivers to four clients at once, and a client with twenty subscriptions to `s`."""
     monkeypatch.setattr("natsctl.broker.account.DELIVERED_AT_ONCE", 4)
+    monkeypatch.setattr("natsctl.broker.routes.LISTED_RECIPIENTS", 4)
     harness = broker()
     session = client(harness)
     session.receive(b"".join(b"SUB s %d\r\n" % sid for sid in range(20)))
