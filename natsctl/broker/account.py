@@ -546,7 +546,7 @@ class Account:
             if len(clients) > DELIVERED_AT_ONCE and origin is not None:
                 later, clients = clients[DELIVERED_AT_ONCE:], clients[:DELIVERED_AT_ONCE]
                 recipients += len(later)
-                origin.put_off_deliveries(self._delivering(later, to, subject, reply, header, payload, origin))
+                origin.add_deliveries(self._delivering(later, to, subject, reply, header, payload, origin))
             size = len(payload)
             with_header = header_tail(reply, header, payload) if header else b""
             plain = b"" if header else plain_tail(reply, payload)

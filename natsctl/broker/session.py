@@ -175,11 +175,12 @@ class Session:
     """The state of one connection. Read `close_reason` after every call: once set, the transport is to be closed."""
 
     __slots__ = (
-        "_info_again", "_parser", "_seen_out_msgs", "account", "broker", "cid", "close_reason", "deferred", "echo",
-        "headers", "host", "in_bytes", "in_msgs", "incomplete", "kind", "lang", "last_active_ns", "last_data_ns",
-        "left_count", "left_subs", "login", "max_payload", "max_pending", "max_subscriptions", "name",
-        "no_responders", "out", "out_bytes", "out_msgs", "pedantic", "pending_bytes", "permit", "port", "protocol",
-        "put_off", "rtt_ns", "start_ns", "stop_ns", "subs", "timers", "tls", "unread", "verbose", "version",
+        "_info_again", "_parser", "_seen_out_msgs", "account", "broker", "cid", "close_reason", "deferred",
+        "deliveries", "echo", "headers", "host", "in_bytes", "in_msgs", "incomplete", "kind", "lang",
+        "last_active_ns", "last_data_ns", "left_count", "left_subs", "login", "max_payload", "max_pending",
+        "max_subscriptions", "name", "no_responders", "out", "out_bytes", "out_msgs", "pedantic", "pending_bytes",
+        "permit", "port", "protocol", "rtt_ns", "start_ns", "stop_ns", "subs", "timers", "tls", "unread", "verbose",
+        "version",
     )  # fmt: skip
 
     event_kind: ClassVar[int] = 0
@@ -221,7 +222,7 @@ class Session:
         self.login = Login(self)
         self.incomplete: Iterator[int] | None = None
         """Remaining steps for the last subscription; later operations wait for them."""
-        self.put_off: Iterator[None] | None = None
+        self.deliveries: Iterator[None] | None = None
         """Remaining deliveries of the last message; later operations wait for them too."""
         self.deferred: DeferredWork | None = None
         """Work that has arrived and is to be carried out later."""
@@ -447,7 +448,7 @@ class Session:
         publish, mappings, careful, wide = self._publish_state()
         msgs = size = subscribed = 0
         clock, until = self.broker.clock, slice_end_ns(self)
-        if (self.incomplete is not None or self.put_off is not None) and not self._complete(rest, until):
+        if (self.incomplete is not None or self.deliveries is not None) and not self._complete(rest, until):
             return
         while (op := next(rest, None)) is not None:
             if wide and self.account.postponed.are_many:
@@ -489,7 +490,7 @@ class Session:
                 recipients = publish(to, reply, header, payload, self)
             if not recipients and reply and self.no_responders:
                 self.account.answer_no_responders(self, to, reply)
-            if self.put_off is not None and not self._complete(rest, until):
+            if self.deliveries is not None and not self._complete(rest, until):
                 break
             look = not msgs & LOOK_MASK or recipients > MANY_RECIPIENTS or len(subject) > LONG_SUBJECT_BYTES
             if (
@@ -558,23 +559,23 @@ class Session:
 
     def _complete(self, rest: Iterator[Op], until_ns: int) -> bool:
         """Complete the last operation; return False, with the `rest` deferred, if the slice ends before."""
-        for _ in chain(self.incomplete or (), self.put_off or ()):
+        for _ in chain(self.incomplete or (), self.deliveries or ()):
             if self.broker.clock.monotonic_ns() > until_ns:
                 self.deferred = DeferredWork(rest)
                 self.broker.unfinished.append(self)
                 return False
         if self.incomplete is not None and self.verbose:
             self.write(OK_LINE)
-        self.incomplete = self.put_off = None
+        self.incomplete = self.deliveries = None
         return True
 
-    def put_off_deliveries(self, steps: Iterator[None]) -> None:
+    def add_deliveries(self, steps: Iterator[None]) -> None:
         """Let later operations wait for these deliveries of the message that is carried out."""
-        self.put_off = steps if self.put_off is None else chain(self.put_off, steps)
+        self.deliveries = steps if self.deliveries is None else chain(self.deliveries, steps)
 
     def hand_over_deliveries(self) -> None:
         """Let the broker go on with the deliveries of a session that has ended."""
-        steps, self.put_off = self.put_off, None
+        steps, self.deliveries = self.deliveries, None
         if steps is not None:
             self.broker.long_work.add(steps, self.account)
 
