@@ -25,6 +25,7 @@ import time
 import zlib
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import urlsplit
@@ -929,18 +930,65 @@ async def many_connections(peers: Peers, count: int) -> None:
     await closed(writer for _, writer in opened)
 
 
-@sized("connections: a message to many of one", 10, 100, 1_000, 10_000, 60_000)
-async def many_subscriptions(peers: Peers, count: int) -> None:
-    """Publish ten messages to the subscriptions of one connection to one subject."""
+MANY: Final = (10, 100, 1_000, 10_000, 50_000)
+TRADERS: Final = """accounts {
+  $SYS { users: [{user: sys, password: sys}] }
+  E { exports: [{stream: "s.>"}], users: [
+    {user: e, password: p}, {user: g, password: p, permissions: {subscribe: {allow: ">", deny: "s.no"}}}] }
+  I { imports: [{stream: {account: E, subject: "s.>"}}], users: [{user: i, password: p}] }
+}
+no_auth_user: e
+"""
+
+
+async def to_many(peers: Peers, count: int, user: str, line: str, publish: Callable[[], Awaitable[None]]) -> None:
+    """Subscribe many times on one connection, as `line` says, and publish ten messages to all subscriptions."""
     parts = urlsplit(peers.url)
     reader, writer = await asyncio.open_connection(parts.hostname, parts.port, limit=1 << 22)
-    writer.write(b'CONNECT {"verbose":false}\r\n' + b"".join(b"SUB s %d\r\n" % sid for sid in range(1, count + 1)))
-    writer.write(b"PING\r\n")
+    login = json.dumps({"verbose": False, **({"user": user, "pass": "p"} if user else {})})
+    lines = "".join(line.replace("SID", str(sid)) + "\r\n" for sid in range(1, count + 1))
+    writer.write(f"CONNECT {login}\r\n{lines}PING\r\n".encode())
     await reader.readuntil(b"PONG\r\n")
     for _ in range(10):
-        peers.client.publish(b"s", b"")
-        await reader.readuntil(b"MSG s %d 0\r\n\r\n" % count)
+        await publish()
+        for _ in range(count):
+            await reader.readuntil(b" 0\r\n\r\n")
     await closed([writer])
+
+
+@sized("connections: a message to many of one", *MANY, config=TRADERS)
+async def many_subscriptions(peers: Peers, count: int) -> None:
+    """Publish to the subscriptions of one connection to one subject."""
+    await to_many(peers, count, "e", "SUB s.x SID", partial(publish_to_many, peers))
+
+
+@sized("connections: a message to many that are filtered", *MANY, config=TRADERS)
+async def many_filtered(peers: Peers, count: int) -> None:
+    """Publish to subscriptions with a wildcard of a user who may not receive all of it."""
+    await to_many(peers, count, "g", "SUB s.* SID", partial(publish_to_many, peers))
+
+
+@sized("connections: a message to many groups", *MANY, config=TRADERS)
+async def many_groups(peers: Peers, count: int) -> None:
+    """Publish to many queue groups."""
+    await to_many(peers, count, "e", "SUB s.x qSID SID", partial(publish_to_many, peers))
+
+
+@sized("connections: a message to many that import it", *MANY, config=TRADERS)
+async def many_importers(peers: Peers, count: int) -> None:
+    """Publish to subscriptions of another account."""
+    await to_many(peers, count, "i", "SUB s.x SID", partial(publish_to_many, peers))
+
+
+@sized("connections: a message of the server to many", *MANY)
+async def many_republished(peers: Peers, count: int) -> None:
+    """Publish to a stream that republishes to many subscriptions."""
+    await create(peers, subjects=["in"], republish={"src": "in", "dest": "s.x", "headers_only": True})
+    await to_many(peers, count, "", "SUB s.x SID", partial(publish_to_many, peers, b"in"))
+
+
+async def publish_to_many(peers: Peers, subject: bytes = b"s.x") -> None:
+    peers.client.publish(subject, b"")
 
 
 @sized("connections: a megabyte to many", 10, 100, 400)

@@ -3,15 +3,16 @@
 Theory of operation. `publish` looks the subject up once; the route (routes.py) names plain clients, queue groups and
 handlers. The part of the message that all clients share is built once, each client's copy is the cached head and that,
 and goes into the session's output list at once. Handlers run last, inside the call; they may publish, subscribe and
-unsubscribe, because a route is a tuple that changes never alter. `Traffic` counts the messages and bytes of an
-account's connections, and a `Watch` calls back when interest in a subject may have changed.
+unsubscribe, because a route is a tuple that changes never alter. A message to very many is delivered in parts: later
+messages of its sender wait for them, or of the server itself (postponed.py). `Traffic` counts the messages and bytes of
+an account's connections, and a `Watch` calls back when interest in a subject may have changed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -21,7 +22,17 @@ from natsctl.broker.imports.account_config import AccountConfig, SubjectMap
 from natsctl.broker.imports.mappings import Mappings
 from natsctl.broker.ordered_jobs import begun
 from natsctl.broker.postponed import PostponedMessages
-from natsctl.broker.routes import NO_ROUTE, Recipient, Recipients, Route, Routes
+from natsctl.broker.routes import (
+    DELIVERED_AT_ONCE,
+    NO_ROUTE,
+    Groups,
+    Recipient,
+    Recipients,
+    Route,
+    Routes,
+    parts_of,
+    without_ended,
+)
 from natsctl.broker.subscription import (
     COPY_LIMIT,
     CRLF,
@@ -53,10 +64,6 @@ if TYPE_CHECKING:
     from natsctl.broker.leaf.leaf_interest import LocalInterest
     from natsctl.broker.session import Session
     from natsctl.wire.publish_run import PublishRun
-
-
-DELIVERED_AT_ONCE: Final = 4096
-"""Clients that are sent a message at once, one to two milliseconds; there may be a million."""
 
 
 class Traffic(msgspec.Struct):
@@ -248,7 +255,10 @@ class Account:
     def publish(
         self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None = None
     ) -> int:
-        """Deliver one message and return the number of recipients; of a postponed one it is 1."""
+        """Deliver one message and return the number of recipients, of a message to very many at least 1.
+
+        A postponed message counts as received.
+        """
         if (
             origin is None
             and (self.routes.wide or self.postponed.any)
@@ -256,7 +266,7 @@ class Account:
         ):
             return 1
         route = self._exact.get(subject) or self.routes.find(subject)
-        if route[0] or route[1]:
+        if route[0] or route[1] or len(route[2]) > DELIVERED_AT_ONCE:
             return self._deliver(route, subject, subject, reply, header, payload, origin)
         recipients = 0
         for sub in route[2]:
@@ -324,7 +334,7 @@ class Account:
         origin: Session | None = None,
         queues: Sequence[bytes] | None = None,
     ) -> int:
-        """Deliver one message to the recipients of `to` with subject `subject`; return the number of recipients.
+        """Deliver one message to the recipients of `to` with subject `subject`; return their number as `publish` does.
 
         `queues` are the queue groups that another server chose, None for every group.
         """
@@ -336,7 +346,8 @@ class Account:
             return 1
         route = self._exact.get(to) or self.routes.find(to)
         if queues is not None and route[1]:
-            route = (route[0], tuple(members for members in route[1] if members[0][1].queue in queues), route[2])
+            groups = frozenset(queues)
+            route = (route[0], tuple([members for members in route[1] if members[0][1].queue in groups]), route[2])
         return self._deliver(route, to, subject, reply, header, payload, origin)
 
     def deliver_now(self, to: bytes, subject: bytes, reply: bytes, header: bytes, payload: bytes) -> None:
@@ -534,19 +545,20 @@ class Account:
     ) -> int:
         """Deliver along the route of `to` to recipients that see `subject`."""
         clients, queues, handlers = route
+        if len(clients) > DELIVERED_AT_ONCE or len(queues) > DELIVERED_AT_ONCE or len(handlers) > DELIVERED_AT_ONCE:
+            parts = self.broker.hops.along(to, self._delivering(route, to, subject, reply, header, payload, origin))
+            next(parts)
+            (self.postponed if origin is None else origin).add_deliveries(parts)
+            return 1
         recipients = 0
         heads_fit = to == subject
         if queues:
             if len(queues) == len(queues[0]) == 1 and queues[0][0][0] is not None:
-                clients = clients + tuple(queues[0])  # one queue group with one member
+                clients = (*clients, *queues[0])  # one queue group with one member
             else:
                 chosen, recipients = self._choose(queues, to, subject, reply, header, payload, origin)
-                clients = clients + chosen
+                clients = (*clients, *chosen)
         if clients:
-            if len(clients) > DELIVERED_AT_ONCE and origin is not None:
-                later, clients = clients[DELIVERED_AT_ONCE:], clients[:DELIVERED_AT_ONCE]
-                recipients += len(later)
-                origin.add_deliveries(self._delivering(later, to, subject, reply, header, payload, origin))
             size = len(payload)
             with_header = header_tail(reply, header, payload) if header else b""
             plain = b"" if header else plain_tail(reply, payload)
@@ -586,26 +598,27 @@ class Account:
 
     def _delivering(
         self,
-        clients: Recipients,
+        route: Route,
         to: bytes,
         subject: bytes,
         reply: bytes,
         header: bytes,
         payload: bytes,
-        origin: Session,
+        origin: Session | None,
     ) -> Iterator[None]:
-        """Deliver to further clients in steps; those with a subscription that has ended meanwhile are left out."""
-        version = self.routes.version
-        for start in range(0, len(clients), DELIVERED_AT_ONCE):
-            some = clients[start : start + DELIVERED_AT_ONCE]
+        """Deliver along a route in parts; subscriptions that have ended meanwhile are left out."""
+        recipients, version = 0, self.routes.version
+        for part in parts_of(route):
             if self.routes.version != version:
-                some = tuple([one for one in some if not one[1].has_left()])
-            self._deliver((some, (), ()), to, subject, reply, header, payload, origin)
+                part = without_ended(part)
+            recipients += self._deliver(part, to, subject, reply, header, payload, origin)
             yield
+        if not recipients and reply and origin is not None and origin.no_responders and origin.account is self:
+            self.answer_no_responders(origin, to, reply)
 
     def _choose(
         self,
-        queues: tuple[Recipients, ...],
+        queues: Groups,
         to: bytes,
         subject: bytes,
         reply: bytes,

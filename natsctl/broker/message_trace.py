@@ -2,16 +2,16 @@
 
 Theory of operation. A header `Nats-Trace-Dest` names the subject of the report; without it, a sampled `traceparent`
 asks for one on the destination that the account is configured with. Such a publish comes here instead of to its
-account. The route is walked subscriber by subscriber, so that each one leaves an event: the message itself (`in`), the
-account's mapping (`sm`), clients and leaf nodes (`eg`), streams (`js`), and on the way through imports the imports of
-streams (`se`) and of services (`si`); then the walk continues in the other account if that is allowed. With
-`Nats-Trace-Only` nothing is delivered; a leaf node still gets the message, with the number of its hop, and reports by
-itself.
+account. The route is walked subscriber by subscriber, in parts if there are very many, so that each one leaves an
+event: the message itself (`in`), the account's mapping (`sm`), clients and leaf nodes (`eg`), streams (`js`), and on
+the way through imports the imports of streams (`se`) and of services (`si`); then the walk continues in the other
+account if that is allowed. With `Nats-Trace-Only` nothing is delivered; a leaf node still gets the message, with the
+number of its hop, and reports by itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -21,11 +21,12 @@ from natsctl.api.subjects import is_literal, is_valid_subject
 from natsctl.api.times import format_time
 from natsctl.broker.imports.account_config import TRACE_PARENT
 from natsctl.broker.refusals import quoted, refuse_publish
+from natsctl.broker.routes import DELIVERED_AT_ONCE, parts_of, without_ended
 from natsctl.broker.subscription import DeliveryFilter, Subscription
 
 if TYPE_CHECKING:
     from natsctl.broker.account import Account
-    from natsctl.broker.routes import Recipients
+    from natsctl.broker.routes import Recipients, Route
     from natsctl.broker.session import Session
 
 
@@ -163,6 +164,8 @@ class MessageTrace:
         self.origin, self.only = origin, only
         self._account, self._dest, self._values, self._hop = origin.account, dest, values, hop
         self._hops = 0
+        self._rest: list[Iterator[int]] = []
+        """Deliveries that are still to be made."""
         self._events: list[dict[str, Any]] = []
         self._ts_ns, self._ts = 0, ""
 
@@ -178,19 +181,34 @@ class MessageTrace:
     def walk(self, account: Account, to: bytes, message: Message, queues: Sequence[bytes] | None = None) -> int:
         """Deliver to the recipients of `to`, unless the message is only to be traced, and return how many they are.
 
-        `queues` are the groups that another server chose, None for every group.
+        Of very many it is 1, and `report` delivers to the others. `queues` are the groups that another server chose,
+        None for every group.
         """
         clients, groups, handlers = account.routes.exact.get(to) or account.routes.find(to)
         if queues is not None:
-            groups = tuple(members for members in groups if members[0][1].queue in queues)
-        leaving = [sub for sub in handlers if sub.leaves]  # after the groups: these choose the messages to carry
-        recipients = self._to_clients(account, clients, message)
-        recipients += sum([self.to_handler(sub, message) for sub in handlers if not sub.leaves])
-        recipients += sum([self._to_group(members, message) for members in groups])
-        return recipients + sum([self.to_handler(sub, message) for sub in leaving])
+            names = frozenset(queues)
+            groups = tuple([members for members in groups if members[0][1].queue in names])
+        staying = tuple([sub for sub in handlers if not sub.leaves])
+        leaving = tuple([sub for sub in handlers if sub.leaves])  # after the groups: these choose the messages to carry
+        ways: tuple[Route, ...] = (clients, (), staying), ((), groups, leaving)
+        parts = account.broker.hops.along(to, self._walking(account, ways, message))
+        if max(len(clients), len(groups), len(handlers)) <= DELIVERED_AT_ONCE:
+            return sum(parts)
+        next(parts)
+        self._rest.append(parts)
+        return 1
+
+    def _walking(self, account: Account, ways: Sequence[Route], message: Message) -> Iterator[int]:
+        """Deliver along routes in parts, and yield the number of recipients of each."""
+        version = account.routes.version
+        for part in chain.from_iterable(parts_of(way) for way in ways):
+            clients, groups, handlers = part if account.routes.version == version else without_ended(part)
+            recipients = self._to_clients(account, clients, message) if clients else 0
+            recipients += sum([self._to_group(members, message) for members in groups])
+            yield recipients + sum([self.to_handler(sub, message) for sub in handlers])
 
     def _to_clients(self, account: Account, clients: Recipients, message: Message) -> int:
-        """Deliver to the clients of a route, all at once, and return to how many."""
+        """Deliver to clients of a route, all at once, and return to how many."""
         if not self.only:
             account.deliver_to_all(clients, *message, self.origin)
         deaf = self.origin if not self.origin.echo else None
@@ -306,6 +324,19 @@ class MessageTrace:
 
     def report(self, header: bytes, payload: bytes) -> None:
         """Publish the record of the message, compressed as its header requests: later if it is long."""
+        if self._rest:
+            self.origin.add_deliveries(self._delivering(header, payload))
+        else:
+            self._report(header, payload)
+
+    def _delivering(self, header: bytes, payload: bytes) -> Iterator[None]:
+        """Deliver to the recipients that `walk` has left, and publish the record."""
+        for parts in self._rest:  # others may be added meanwhile
+            for _ in parts:
+                yield
+        self._report(header, payload)
+
+    def _report(self, header: bytes, payload: bytes) -> None:
         reporting = self._reporting(header, payload)
         if len(self._events) > EVENTS_AT_ONCE:
             broker = self.origin.broker

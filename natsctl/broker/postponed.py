@@ -1,11 +1,12 @@
-"""Messages of the server itself that wait for their routes, because the walk to them may be long.
+"""Messages of the server itself that wait: for a long walk to their routes, or for one before them to very many.
 
 Theory of operation. A session looks for the routes of its message in slices before it publishes (`Session._is_routed`).
-Messages of the server itself (answers, republished messages, advisories, deliveries of consumers) have no session
-that could wait. In an account with a `wide` table, such a message waits here if its route is unknown and the walks
-since the last turn have cost much; so do all later ones, so that the order stays. The walks go on in later turns, as
-part of `broker.long_work`. Sessions of the account stop publishing while much waits. Questions whether a subject has
-interest (`sought`) share the cost and the turns.
+Messages of the server itself (answers, republished messages, advisories, deliveries of consumers) have no session that
+could wait. In an account with a `wide` table, such a message waits here if its route is unknown and the walks since the
+last turn have cost much; so do all later ones, so that the order stays. They wait, too, while a message is delivered to
+very many recipients in parts. The walks and the parts go on in later turns, as part of `broker.long_work`. Sessions of
+the account stop publishing while much waits. Questions whether a subject has interest (`sought`) share the cost and the
+turns.
 """
 
 from __future__ import annotations
@@ -37,11 +38,12 @@ MAX_SOUGHT: Final = 128
 class PostponedMessages:
     """The waiting messages of one account, in their order."""
 
-    __slots__ = ("_account", "_budget", "_is_running", "_sought", "_waiting", "any", "bytes")
+    __slots__ = ("_account", "_budget", "_deliveries", "_is_running", "_sought", "_waiting", "any", "bytes")
 
     def __init__(self, account: Account) -> None:
         self._account = account
         self._waiting: deque[tuple[ImportHop | None, bytes, bytes, bytes, bytes, bytes]] = deque()
+        self._deliveries: deque[Iterator[None]] = deque()
         self._sought: dict[bytes, None] = {}
         self._budget = AT_ONCE_COST
         self._is_running = False
@@ -60,13 +62,19 @@ class PostponedMessages:
         size = MESSAGE_BYTES + len(to) + len(subject) + len(reply) + len(header) + len(payload)
         broker = self._account.broker
         if self.bytes + size > MAX_BYTES:
-            broker.log_warning(f"Dropped a message in account {self._account.name!r}: too many wait for their routes")
+            broker.log_warning(f"Dropped a message in account {self._account.name!r}: too many wait")
             return True
         self._waiting.append((broker.hops.of(to), to, subject, reply, header, payload))
         self.bytes += size
         self.any = True
         self._start()
         return True
+
+    def add_deliveries(self, parts: Iterator[None]) -> None:
+        """Deliver the other parts of a message in later turns, before the messages that come after it."""
+        self._deliveries.append(parts)
+        self.any = True
+        self._start()
 
     def finds(self, subject: bytes) -> bool:
         """Return whether the route of a subject is known; if that takes long, it is found in later turns."""
@@ -98,7 +106,12 @@ class PostponedMessages:
 
     def _working(self) -> Iterator[None]:
         routes = self._account.routes
-        while self._waiting or self._sought:
+        while self._deliveries or self._waiting or self._sought:
+            while self._deliveries:
+                for _ in self._deliveries[0]:
+                    yield
+                self._deliveries.popleft()
+                self.any = bool(self._deliveries or self._waiting)
             if self._sought:
                 subject = next(iter(self._sought))
                 while not routes.walked(subject, lambda: False):
@@ -121,6 +134,6 @@ class PostponedMessages:
         try:
             account.deliver_now(to, *message)
         finally:
-            self.any = bool(self._waiting)
+            self.any = bool(self._deliveries or self._waiting)
             if hop is not None:
                 hops.leave()

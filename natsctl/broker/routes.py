@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import chain
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, overload
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeAlias, TypeVar, overload
 
 from natsctl.api.subject_index import IndexNode, Steps, SubjectIndex
 from natsctl.api.subjects import is_literal
@@ -27,10 +27,13 @@ from natsctl.broker.subscription import Subscription
 if TYPE_CHECKING:
     from natsctl.broker.session import Session
 
+Given = TypeVar("Given")
+Made = TypeVar("Made")
 Recipient: TypeAlias = "tuple[Session | None, Subscription, bytes]"
 """(session, subscription, `MSG subject sid ` where the route is of one subject, else empty); no session: a handler."""
-Recipients: TypeAlias = "tuple[Recipient, ...] | Crowd"
-Route: TypeAlias = "tuple[Recipients, tuple[Recipients, ...], tuple[Subscription, ...]]"
+Recipients: TypeAlias = "tuple[Recipient, ...] | Crowd[Subscription, Recipient]"
+Groups: TypeAlias = "tuple[Recipients, ...] | Crowd[list[Subscription], Recipients]"
+Route: TypeAlias = "tuple[Recipients, Groups, tuple[Subscription, ...]]"
 """(plain clients, queue groups, plain handlers)"""
 
 NO_ROUTE: Final[Route] = ((), (), ())
@@ -39,7 +42,11 @@ MAX_CACHED_RECIPIENTS: Final = 65536
 MAX_ROUTE_COST: Final = MAX_CACHED_RECIPIENTS // 2
 """Most that one route counts: a longer one stays until that much else is cached, else each message would make it."""
 LISTED_RECIPIENTS: Final = 4096
-"""Longest list of recipients that a route keeps as tuples."""
+"""Longest list of recipients, or of groups, that a route keeps as tuples."""
+DELIVERED_AT_ONCE: Final = 1024
+"""Recipients that are sent a message at once, about a millisecond; there may be a million."""
+HANDLER_COST: Final = 16
+"""Deliveries to clients that a handler or a group counts for."""
 MAX_CACHED_HEADS: Final = 8
 """Maximum clients of one route with cached message heads."""
 ACK_TAIL: Final = 5
@@ -57,32 +64,29 @@ MAX_WAYS: Final = 1024
 """Routes that one message is followed to: services may lead to each other in a circle."""
 
 
-class Crowd:
-    """Recipients for very many subscriptions of clients, made as they are looked at."""
+class Crowd(Generic[Given, Made]):
+    """Recipients or groups of very many subscriptions, made as they are looked at."""
 
-    __slots__ = ("_subs",)
+    __slots__ = ("_given", "_make")
 
-    def __init__(self, subs: list[Subscription]) -> None:
-        self._subs = subs
+    def __init__(self, given: list[Given], make: Callable[[Given], Made]) -> None:
+        self._given = given
+        self._make = make
 
     def __len__(self) -> int:
-        return len(self._subs)
+        return len(self._given)
 
     @overload
-    def __getitem__(self, at: int) -> Recipient: ...
+    def __getitem__(self, at: int) -> Made: ...
     @overload
-    def __getitem__(self, at: slice) -> Crowd: ...
-    def __getitem__(self, at: int | slice) -> Recipient | Crowd:
+    def __getitem__(self, at: slice) -> tuple[Made, ...]: ...
+    def __getitem__(self, at: int | slice) -> Made | tuple[Made, ...]:
         if isinstance(at, slice):
-            return Crowd(self._subs[at])
-        sub = self._subs[at]
-        return sub.session, sub, b""
+            return tuple(map(self._make, self._given[at]))
+        return self._make(self._given[at])
 
-    def __iter__(self) -> Iterator[Recipient]:
-        return ((sub.session, sub, b"") for sub in self._subs)
-
-    def __add__(self, more: Recipients) -> Crowd:
-        return Crowd(self._subs + [sub for _, sub, _ in more])
+    def __iter__(self) -> Iterator[Made]:
+        return map(self._make, self._given)
 
 
 class Walk(NamedTuple):
@@ -330,10 +334,11 @@ class Routes:
         handlers: tuple[Subscription, ...] = ()
         queues: dict[bytes, list[Subscription]] = {}
         if len(clients) < len(subs):
-            handlers = tuple([sub for sub in subs if not sub.queue and sub.session is None])
-            for sub in subs:
-                if sub.queue:
-                    queues.setdefault(sub.queue, []).append(sub)
+            grouped = [sub for sub in subs if sub.queue]
+            for sub in grouped:
+                queues.setdefault(sub.queue, []).append(sub)
+            if len(clients) + len(grouped) < len(subs):
+                handlers = tuple([sub for sub in subs if not sub.queue and sub.session is None])
         cost = 1 + len(subs)
         heads = cost <= MAX_CACHED_HEADS
         route = _route(clients, queues, handlers, subject if heads else b"")
@@ -359,10 +364,13 @@ def walk_ways(ways: list[tuple[Routes, bytes]], go_on: Callable[[], bool]) -> bo
         if not routes.walked(subject, go_on):
             return False
         for sub in routes.handlers_of(subject):
+            if not sub.leads_on:
+                continue
+            if len(known) >= MAX_WAYS:
+                break
             further = [way for way in sub.onward(subject) if way not in known]
-            if further and len(known) < MAX_WAYS:
-                known.update(further)
-                waiting += further
+            known.update(further)
+            waiting += further
     return True
 
 
@@ -385,13 +393,37 @@ def _stems(subject: bytes) -> Iterator[bytes]:
         end = subject.find(b".", end) + 1
 
 
+def parts_of(route: Route) -> Iterator[Route]:
+    """Yield a route in parts: first the clients, then the groups, then the handlers."""
+    clients, groups, handlers = route
+    for start in range(0, len(clients), DELIVERED_AT_ONCE):
+        yield clients[start : start + DELIVERED_AT_ONCE], (), ()
+    count = max(1, DELIVERED_AT_ONCE // HANDLER_COST)
+    for start in range(0, len(groups), count):
+        yield (), groups[start : start + count], ()
+    for start in range(0, len(handlers), count):
+        yield (), (), handlers[start : start + count]
+
+
+def without_ended(route: Route) -> Route:
+    """Return a route without clients that have unsubscribed; handlers that have ended take nothing."""
+    clients, groups, handlers = route
+    left = ([member for member in members if member[0] is None or not member[1].has_left()] for members in groups)
+    present = tuple([client for client in clients if not client[1].has_left()])
+    return present, tuple([tuple(members) for members in left if members]), handlers
+
+
 def _route(
     clients: list[Subscription],
     queues: dict[bytes, list[Subscription]],
     handlers: tuple[Subscription, ...],
     subject: bytes,
 ) -> Route:
-    groups = tuple([_recipients(members, subject) for members in queues.values()])
+    groups: Groups
+    if len(queues) > LISTED_RECIPIENTS:
+        groups = Crowd([*queues.values()], _recipients)
+    else:
+        groups = tuple([_recipients(members, subject) for members in queues.values()])
     return _recipients(clients, subject), groups, handlers
 
 
@@ -402,9 +434,13 @@ def _route_to(sub: Subscription, subject: bytes) -> Route:
     return ((), ((recipient,),), ()) if sub.queue else ((recipient,), (), ())
 
 
-def _recipients(subs: list[Subscription], subject: bytes) -> Recipients:
+def _recipient(sub: Subscription) -> Recipient:
+    return sub.session, sub, b""
+
+
+def _recipients(subs: list[Subscription], subject: bytes = b"") -> Recipients:
     if len(subs) > LISTED_RECIPIENTS:
-        return Crowd(subs)
+        return Crowd(subs, _recipient)
     if not subject:
         return tuple([(sub.session, sub, b"") for sub in subs])
     return tuple([(sub.session, sub, b"MSG " + subject + sub.sid_field) for sub in subs])

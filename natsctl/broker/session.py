@@ -6,7 +6,7 @@ other permissions.
 
 from __future__ import annotations
 
-from itertools import chain, islice
+from itertools import islice
 from typing import TYPE_CHECKING, ClassVar, Final, TypeGuard
 
 from msgspec.structs import replace
@@ -222,7 +222,7 @@ class Session:
         self.login = Login(self)
         self.incomplete: Iterator[int] | None = None
         """Remaining steps for the last subscription; later operations wait for them."""
-        self.deliveries: Iterator[None] | None = None
+        self.deliveries: tuple[Iterator[None], ...] = ()
         """Remaining deliveries of the last message; later operations wait for them too."""
         self.deferred: DeferredWork | None = None
         """Work that has arrived and is to be carried out later."""
@@ -448,7 +448,7 @@ class Session:
         publish, mappings, careful, wide = self._publish_state()
         msgs = size = subscribed = 0
         clock, until = self.broker.clock, slice_end_ns(self)
-        if (self.incomplete is not None or self.deliveries is not None) and not self._complete(rest, until):
+        if (self.incomplete is not None or self.deliveries) and not self._complete(rest, until):
             return
         while (op := next(rest, None)) is not None:
             if wide and self.account.postponed.are_many:
@@ -490,7 +490,7 @@ class Session:
                 recipients = publish(to, reply, header, payload, self)
             if not recipients and reply and self.no_responders:
                 self.account.answer_no_responders(self, to, reply)
-            if self.deliveries is not None and not self._complete(rest, until):
+            if self.deliveries and not self._complete(rest, until):
                 break
             look = not msgs & LOOK_MASK or recipients > MANY_RECIPIENTS or len(subject) > LONG_SUBJECT_BYTES
             if (
@@ -559,25 +559,33 @@ class Session:
 
     def _complete(self, rest: Iterator[Op], until_ns: int) -> bool:
         """Complete the last operation; return False, with the `rest` deferred, if the slice ends before."""
-        for _ in chain(self.incomplete or (), self.deliveries or ()):
-            if self.broker.clock.monotonic_ns() > until_ns:
-                self.deferred = DeferredWork(rest)
-                self.broker.unfinished.append(self)
-                return False
-        if self.incomplete is not None and self.verbose:
-            self.write(OK_LINE)
-        self.incomplete = self.deliveries = None
+        while self.incomplete is not None or self.deliveries:
+            steps: Iterator[object] = self.deliveries[0] if self.incomplete is None else self.incomplete
+            if next(steps, self) is not self:
+                if self.broker.clock.monotonic_ns() > until_ns:
+                    self.deferred = DeferredWork(rest)
+                    self.broker.unfinished.append(self)
+                    return False
+            elif self.incomplete is None:
+                self.deliveries = self.deliveries[1:]
+            else:
+                self.incomplete = None
+                if self.verbose:
+                    self.write(OK_LINE)
         return True
 
-    def add_deliveries(self, steps: Iterator[None]) -> None:
+    def add_deliveries(self, parts: Iterator[None]) -> None:
         """Let later operations wait for these deliveries of the message that is carried out."""
-        self.deliveries = steps if self.deliveries is None else chain(self.deliveries, steps)
+        if self.stop_ns:
+            self.broker.long_work.add(parts, self.account)
+        else:
+            self.deliveries += (parts,)
 
     def hand_over_deliveries(self) -> None:
         """Let the broker go on with the deliveries of a session that has ended."""
-        steps, self.deliveries = self.deliveries, None
-        if steps is not None:
-            self.broker.long_work.add(steps, self.account)
+        deliveries, self.deliveries = self.deliveries, ()
+        for parts in deliveries:
+            self.broker.long_work.add(parts, self.account)
 
     def _is_routed(self, to: bytes, reply: bytes, until_ns: int) -> bool:
         """Return whether the routes of a message and of its answer are known, in other accounts too.

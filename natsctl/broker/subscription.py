@@ -124,6 +124,8 @@ class Subscription:
         """Return the tables and subjects of the routes that a message to `to` needs after this handler has it."""
         return ()
 
+    leads_on: ClassVar[bool] = False
+    """Whether it may deliver along other routes (`onward`)."""
     leaves: ClassVar[bool] = False
     """Whether it passes messages on to another server."""
 

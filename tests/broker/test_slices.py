@@ -695,10 +695,11 @@ def test_a_message_that_waits_for_its_route_keeps_the_destination_that_was_drawn
     assert heard(service).count(b"MSG ") == 1 and walks == []
 
 
-def linked(harness: Broker, name: bytes, hello: bytes = b"") -> LeafLink:
+def linked(harness: Broker, name: bytes, hello: bytes = b"", user: bytes = b"") -> LeafLink:
     link = LeafLinks(harness, LeafOptions(host="h", port=1), Lines()).accept("h", 1)
     link.receive(
-        b'CONNECT {"name":"%b","server_id":"N","headers":true,"version":"2.15.2","protocol":1}\r\n%b' % (name, hello)
+        b'CONNECT {"name":"%b","server_id":"N","headers":true,"version":"2.15.2","protocol":1,"user":"%b"}\r\n%b'
+        % (name, user, hello)
     )
     return link
 
@@ -770,45 +771,156 @@ def test_many_short_lines_are_cut_into_shorter_pieces() -> None:
         assert max(map(len, parts)) <= PIECE_BYTES and max(part.count(b"\n") for part in parts) <= PIECE_LINES
 
 
-@pytest.fixture
-def listeners(monkeypatch: pytest.MonkeyPatch) -> tuple[Broker, Session]:
-    """Return a broker that delivers to four clients at once, and a client with twenty subscriptions to `s`."""
-    monkeypatch.setattr("natsctl.broker.account.DELIVERED_AT_ONCE", 4)
+GUARDED: Final = SubjectPermissions(subscribe=SubjectRules(allow=(">",), deny=("s.no",)))
+MANY: Final = {
+    "plain": (b"e", b"SUB s.x %d\r\n"),
+    "guarded": (b"g", b"SUB s.* %d\r\n"),
+    "groups": (b"e", b"SUB s.x q%d %d\r\n"),
+    "imported": (b"i", b"SUB s.x %d\r\n"),
+}
+"""Users and subscriptions by the kind of recipients."""
+
+
+@pytest.fixture(params=MANY)
+def listeners(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> tuple[Broker, Session]:
+    """Return a broker that delivers to four recipients at once, and a client with twenty subscriptions to `s.x`."""
+    for module in ("account", "message_trace", "routes"):
+        monkeypatch.setattr(f"natsctl.broker.{module}.DELIVERED_AT_ONCE", 4)
     monkeypatch.setattr("natsctl.broker.routes.LISTED_RECIPIENTS", 4)
-    harness = broker()
-    session = client(harness)
-    session.receive(b"".join(b"SUB s %d\r\n" % sid for sid in range(20)))
+    users = (User("e", "", "E"), User("g", "", "E", permissions=GUARDED), User("i", "", "I"), User("r", "", "R"))
+    harness = broker(options=BrokerOptions(auth=StaticAuthenticator(users=users)))
+    imports = {"I": StreamImport("E", "s.>", allow_trace=True), "R": ServiceImport("E", "s.x", to="ask")}
+    harness.configure(
+        [
+            AccountConfig("E", exports=(StreamExport("s.>"), ServiceExport("s.x"))),
+            *(AccountConfig(name, imports=(each,)) for name, each in imports.items()),
+        ]
+    )
+    user, line = MANY[request.param]
+    session = client(harness, hello_of(user))
+    session.receive(b"".join(line % ((sid,) * line.count(b"%d")) for sid in range(20)))
     return harness, session
 
 
 def got(session: Session) -> list[tuple[int, bytes]]:
-    return [(int(sid), body) for sid, body in re.findall(rb"MSG s (\d+) \d+\r\n(\w+)\r\n", heard(session))]
+    return [(int(sid), body) for sid, body in re.findall(rb"MSG s\.x (\d+) \d+\r\n(\w+)\r\n", heard(session))]
 
 
-@pytest.mark.parametrize("sends", [b"PUB s 1\r\n", b"LMSG s 1\r\n"])
-def test_a_message_to_very_many_is_delivered_in_slices(listeners: tuple[Broker, Session], sends: bytes) -> None:
+@pytest.mark.parametrize("sends", ["client", "leaf node", "server"])
+def test_a_message_to_very_many_is_delivered_in_slices(listeners: tuple[Broker, Session], sends: str) -> None:
     harness, session = listeners
-    publisher = linked(harness, b"x") if sends[:1] == b"L" else client(harness)
+    publisher = linked(harness, b"x", user=b"e") if sends == "leaf node" else client(harness, hello_of(b"e"))
+    account = harness.account("E")
+    if sends == "server":
+        publisher.receive(b"SUB last end\r\n")
     heard(publisher)
     slow_down(harness)
-    publisher.receive(sends + b"a\r\n" + sends + b"b\r\nPING\r\n")
+    if sends == "server":
+        for body in (b"a", b"b"):
+            assert account.publish(b"s.x", b"", b"", body)
+        assert account.publish(b"last", b"", b"", b"")
+    else:
+        groups = b" ".join(b"q%d" % sid for sid in range(20))
+        line = b"PUB s.x 1\r\n" if sends == "client" else b"LMSG s.x | %b 1\r\n" % groups
+        publisher.receive(line + b"a\r\n" + line + b"b\r\nPING\r\n")
     first = got(session)
-    assert 4 <= len(first) < 20 and heard(publisher) == b""
+    assert 0 < len(first) < 20 and heard(publisher) == b""
     session.receive(b"UNSUB 19\r\n")
-    assert finish(harness) > 2
+    assert finish(harness) + work_off(harness) > 2
     rest = got(session)
     assert sorted(first + rest) == [(sid, body) for sid in range(19) for body in (b"a", b"b")]
     assert all((first + rest).index((sid, b"a")) < (first + rest).index((sid, b"b")) for sid in range(19))
-    assert heard(publisher).startswith(b"PONG\r\n")
+    assert (b"MSG last end 0\r\n" if sends == "server" else b"PONG\r\n") in heard(publisher)
+    assert not account.postponed.any
 
 
 def test_a_message_reaches_very_many_after_its_publisher_has_left(listeners: tuple[Broker, Session]) -> None:
     harness, session = listeners
-    publisher = client(harness, HELLO.replace(b'"verbose":false', b'"verbose":true'))
+    publisher = client(harness, hello_of(b"e").replace(b'"verbose":false', b'"verbose":true'))
     slow_down(harness)
-    publisher.receive(b"PUB s 1\r\na\r\n")
+    publisher.receive(b"PUB s.x 1\r\na\r\n")
     first = got(session)
-    assert 4 <= len(first) < 20 and heard(publisher) == b"+OK\r\n"
+    assert 0 < len(first) < 20 and heard(publisher) == b"+OK\r\n"
     publisher.closed()
     work_off(harness)
     assert sorted(first + got(session)) == [(sid, b"a") for sid in range(20)]
+
+
+def test_a_traced_message_to_very_many_is_reported_when_all_have_it(listeners: tuple[Broker, Session]) -> None:
+    harness, session = listeners
+    publisher = client(harness, hello_of(b"e"))
+    publisher.receive(b"SUB traces end\r\n")
+    block = b"NATS/1.0\r\nNats-Trace-Dest: traces\r\n\r\n"
+    slow_down(harness)
+    publisher.receive(b"HPUB s.x %d %d\r\n%ba\r\nPING\r\n" % (len(block), len(block) + 1, block))
+    assert heard(publisher) == b""
+    assert finish(harness) > 1
+    work_off(harness)
+    told = heard(publisher)
+    assert told.count(b'"type":"eg"') == 20 and told.index(b"MSG traces end") < told.index(b"PONG\r\n")
+    assert len(re.findall(rb"MSG s\.x \d+ ", heard(session))) == 20
+
+
+@pytest.mark.parametrize("listeners", ["guarded"], indirect=True)
+def test_a_request_that_none_of_very_many_may_receive_has_no_responders(listeners: tuple[Broker, Session]) -> None:
+    harness, session = listeners
+    requester = client(harness, hello_of(b"e"))
+    requester.receive(b"SUB in 1\r\n")
+    slow_down(harness)
+    requester.receive(b"PUB s.no in 0\r\n\r\n")
+    assert heard(requester) == b""
+    finish(harness)
+    assert heard(requester) == b"HMSG in 1 36 36\r\nNATS/1.0 503\r\nNats-Subject: s.no\r\n\r\n\r\n"
+    assert heard(session) == b""
+
+
+@pytest.mark.parametrize("listeners", ["imported"], indirect=True)
+def test_messages_that_very_many_recipients_send_on_are_delivered_after_their_own(
+    listeners: tuple[Broker, Session],
+) -> None:
+    """Some recipients are mirrors: each sends the message to very many again, while it is being delivered."""
+    harness, session = listeners
+    account = harness.account("E")
+
+    def send_on(subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None) -> None:
+        account.publish(b"s.x", b"", b"", b"again", origin)
+
+    for _ in range(6):
+        account.subscribe(b"first", send_on)
+    publisher = client(harness, hello_of(b"e"))
+    slow_down(harness)
+    publisher.receive(b"PUB first 0\r\n\r\nPUB s.x 1\r\na\r\nPING\r\n")
+    finish(harness)
+    told = got(session)
+    assert all([body for to, body in told if to == sid] == [*[b"again"] * 6, b"a"] for sid in range(20))
+    assert heard(publisher).startswith(b"PONG\r\n")
+    publisher.receive(b"PUB first 0\r\n\r\n")
+    publisher.closed()
+    work_off(harness)
+    assert len(got(session)) == 6 * 20
+
+
+def test_a_request_in_parts_knows_the_way_that_it_came(listeners: tuple[Broker, Session]) -> None:
+    """Requests to a service are no messages of the stream with the same subjects."""
+    harness, session = listeners
+    requester = client(harness, hello_of(b"r"))
+    slow_down(harness)
+    requester.receive(b"PUB ask 1\r\na\r\nPING\r\n")
+    finish(harness)
+    assert heard(session).count(b"HMSG s.x ") == (0 if session.account.name == "I" else 20)
+    assert heard(requester).startswith(b"PONG\r\n")
+
+
+def test_messages_delivered_at_the_same_time_keep_their_queue_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("account", "message_trace", "routes"):
+        monkeypatch.setattr(f"natsctl.broker.{module}.DELIVERED_AT_ONCE", 1)
+    harness = broker()
+    link, publishers = linked(harness, b"x"), [client(harness) for _ in range(3)]
+    link.receive(b"LS+ s q 1\r\nLS+ s r 1\r\n")
+    heard(link)
+    slow_down(harness)
+    for number, publisher in enumerate(publishers):
+        publisher.receive(b"PUB s 1\r\n%d\r\n" % number)
+    assert len(harness.unfinished) == 3
+    finish(harness)
+    assert sorted(heard(link).split(b"LMSG ")[1:]) == [b"s | q r 1\r\n%d\r\n" % number for number in range(3)]

@@ -20,7 +20,7 @@ gets the hop that brought the message; messages it publishes meanwhile itself ha
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from natsctl.api.subject_index import Steps, SubjectIndex
 from natsctl.api.subject_transform import SubjectMapping
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from natsctl.broker.message_trace import MessageTrace
     from natsctl.broker.session import Session
 
+
+T = TypeVar("T")
 
 PROXIES_STEP: Final = 64
 """Proxies that one step places or removes: less than a millisecond."""
@@ -407,3 +409,19 @@ class ImportChain:
     def leave(self) -> None:
         """Remove the hop of the last message: it has been delivered."""
         self._stack.pop()
+
+    def along(self, subject: bytes, steps: Iterator[T]) -> Iterator[T]:
+        """Return steps that deliver a message with the hop that it has now, whenever they are taken."""
+        hop = self.of(subject)
+        return steps if hop is None else self._along(subject, hop, steps)
+
+    def _along(self, subject: bytes, hop: ImportHop, steps: Iterator[T]) -> Iterator[T]:
+        while True:
+            self.enter(subject, hop)
+            try:
+                step = next(steps)
+            except StopIteration:
+                return
+            finally:
+                self.leave()
+            yield step

@@ -55,6 +55,7 @@ FAST_BATCH: Final = b".$FI"
 
 class ServiceProxy(RoutedSubscription):
     __slots__ = ("_dest", "_exporter", "_importer", "_mapping", "_service", "active", "link")
+    leads_on = True
 
     def __init__(self, importer: AccountImports, link: ServiceLink, exporter: AccountImports) -> None:
         super().__init__(importer.account, link.local.encode())
@@ -178,6 +179,7 @@ class ResponseRecipient(RoutedSubscription):
     """Handler of all responses of the services of one account."""
 
     __slots__ = ("_responses",)
+    leads_on = True
 
     def __init__(self, account: Account, subject: bytes, responses: Responses) -> None:
         super().__init__(account, subject)

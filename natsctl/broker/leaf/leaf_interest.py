@@ -53,7 +53,7 @@ class Carrier(RemoteSubscription):
     """A plain handler for one interest of the other side."""
 
     __slots__ = ("helper",)
-    leaves = True
+    leads_on = leaves = True
 
     def __init__(self, link: LeafLink, subject: bytes, *, helper: bool) -> None:
         super().__init__(link, subject)
@@ -91,7 +91,7 @@ class Member(RemoteSubscription):
         others = [sub for _, sub in members if isinstance(sub, Member) and sub.link.takes_from(origin, to)]
         if not others:
             return False
-        others[0].pick(others).link.remote_interest.choose(to, self.queue)
+        others[0].pick(others).link.remote_interest.choose(to, origin, self.queue)
         return None
 
     def take_traced(self, trace: MessageTrace, message: tuple[bytes, bytes, bytes, bytes]) -> bool:
@@ -130,7 +130,8 @@ class RemoteInterest:
         self._link = link
         self._subs: dict[tuple[bytes, bytes], tuple[Carrier, Member | None]] = {}
         self.routes = Routes()
-        self._chosen: dict[bytes, list[bytes]] = {}
+        self._chosen: dict[tuple[bytes, Session | None], list[bytes]] = {}
+        """By subject and sender: each has one message that is being delivered, perhaps in parts."""
 
     def __len__(self) -> int:
         return len(self._subs)
@@ -189,11 +190,11 @@ class RemoteInterest:
             yield
         self._link.account.routes.end_leaving()
 
-    def choose(self, to: bytes, queue: bytes) -> None:
-        """Add a queue group to the message to `to` that is being delivered."""
+    def choose(self, to: bytes, origin: Session | None, queue: bytes) -> None:
+        """Add a queue group to the message of `origin` to `to` that is being delivered."""
         if len(self._chosen) >= MAX_CHOSEN:
             self._chosen.clear()
-        self._chosen.setdefault(to, []).append(queue)
+        self._chosen.setdefault((to, origin), []).append(queue)
 
     def carry(
         self,
@@ -211,7 +212,7 @@ class RemoteInterest:
         carriers = (self.routes.exact.get(to) or self.routes.find(to))[2]
         if not carriers or carriers[0] is not carrier:
             return False
-        queues = self._chosen.pop(to, []) if self._chosen else []
+        queues = self._chosen.pop((to, origin), []) if self._chosen else []
         if not queues and all(isinstance(other, Carrier) and other.helper for other in carriers):
             return False
         if not link.takes_from(origin, to):

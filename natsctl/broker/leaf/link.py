@@ -431,7 +431,7 @@ class LeafLink(Session):
 
     def _carry_out(self, rest: Iterator[Op]) -> None:
         clock, until, wide = self.broker.clock, slice_end_ns(self), self.broker.wide_routes
-        if (self.incomplete is not None or self.deliveries is not None) and not self._complete(rest, until):
+        if (self.incomplete is not None or self.deliveries) and not self._complete(rest, until):
             return
         for op in rest:
             if op[0] == LEAF_MSG and self._registered:
@@ -439,7 +439,7 @@ class LeafLink(Session):
                     defer(self, iter([op, *rest]))
                     return
                 self._take_message(op)
-                if self.deliveries is not None and not self._complete(rest, until):
+                if self.deliveries and not self._complete(rest, until):
                     return
             else:
                 self._operate(op)

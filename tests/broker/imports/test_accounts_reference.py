@@ -165,6 +165,14 @@ def test_a_conversation_is_as_on_nats_server(name: str) -> None:
     assert notes(InMemory(), TALKS[name]) == TALKS[name]
 
 
+@pytest.mark.parametrize("name", [name for name in TALKS if name != "another account's API"])
+def test_a_conversation_in_parts_is_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other one tells a requester through an import that none of several handlers takes its request."""
+    for module in ("account", "routes"):
+        monkeypatch.setattr(f"natsctl.broker.{module}.DELIVERED_AT_ONCE", 1)
+    assert notes(InMemory(), TALKS[name]) == TALKS[name]
+
+
 @pytest.mark.reference
 def test_nats_server_still_says_what_was_recorded(reference: ServerProcess) -> None:
     heard = {}

@@ -129,8 +129,8 @@ async def test_more_requests_than_places_wait_within_their_time(made: World, mon
     first.pop(0).cancel()
     first.append(asyncio.ensure_future(ask(PATIENCE_S)))
     await until(lambda: len(made.responder.asked) == 3)
-    for request in first:
-        request.cancel()
+    for each in first:
+        each.cancel()
 
 
 @pytest.mark.parametrize("answers", [{"endless": True}, {"body": b"0" * 70_000}, {"body": b"\xff" * 60_000}])
