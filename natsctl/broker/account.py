@@ -12,11 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from natsctl.api.subject_index import Steps, SubjectIndex
+from natsctl.api.subjects import matches
 from natsctl.broker.deferred_work import LONG_SUBJECT_BYTES, MANY_SUBS, SUBS_STEP
 from natsctl.broker.imports.account_config import AccountConfig, SubjectMap
 from natsctl.broker.imports.mappings import Mappings
@@ -30,6 +32,7 @@ from natsctl.broker.routes import (
     Recipients,
     Route,
     Routes,
+    groups_named,
     parts_of,
     without_ended,
 )
@@ -98,9 +101,31 @@ class Watch:
         self.subject = subject
         self.callback = callback
 
+    def changed(self, sub: Subscription, change: int) -> None:
+        """Handle that a subscription that takes the subject has come (1) or gone (-1)."""
+        self.callback()
+
     def cancel(self) -> None:
         """End the watch; no-op if already ended."""
         self._watches.remove(self.subject, self)
+
+
+class SubscriberWatch(Watch):
+    """Counts the subscriptions to exactly one subject: plain ones, or the members of one group."""
+
+    __slots__ = ("_queue", "subscribers")
+
+    def __init__(
+        self, watches: SubjectIndex[Watch], subject: bytes, queue: bytes, callback: Callable[[], None], subscribers: int
+    ) -> None:
+        super().__init__(watches, subject, callback)
+        self._queue = queue
+        self.subscribers = subscribers
+
+    def changed(self, sub: Subscription, change: int) -> None:
+        if sub.queue == self._queue and sub.subject == self.subject:
+            self.subscribers += change
+            self.callback()
 
 
 class Account:
@@ -207,7 +232,7 @@ class Account:
         if guard is not None:
             guard.handler = not_mine
         if self.routes.remove(guard or sub):
-            self._call_watches(sub.subject)
+            self._call_watches(sub, -1)
             for listener in self.listeners:
                 listener.unsubscribed(sub)
             if sub.import_proxies or self.imports.awaited:
@@ -248,7 +273,7 @@ class Account:
     def place(self, sub: Subscription) -> None:
         """Add a subscription without the account's imports."""
         self.routes.insert(sub.guard or sub)
-        self._call_watches(sub.subject)
+        self._call_watches(sub, 1)
         for listener in self.listeners:
             listener.subscribed(sub)
 
@@ -285,9 +310,7 @@ class Account:
             return None
         clients, queues, handlers = self._exact.get(subject) or self.routes.find(subject)
         if not (queues or clients or handlers):
-            if self.routes.wide:
-                return None
-            return partial(self._answer_unreceived, origin)
+            return None if self.routes.wide else partial(_drop_unreceived, origin)
         if queues or len(clients) + len(handlers) != 1 or (clients and headed):
             return None
         if handlers:
@@ -300,17 +323,15 @@ class Account:
     def answer_no_responders(self, session: Session, subject: bytes, reply: bytes) -> None:
         """Send a 503 to a publisher, on its own reply subscription: its request to `subject` has no responders."""
         clients, _, handlers = self._exact.get(reply) or self.routes.find(reply)
-        own = (*(recipient[1] for recipient in clients), *(sub.client for sub in handlers if sub.client is not None))
+        own: Iterable[Subscription]
+        if len(session.subs) < len(clients) + len(handlers):
+            own = (sub for sub in session.subs.values() if matches(sub.subject, reply))
+        else:
+            own = chain((sub for _, sub, _ in clients), (sub.client for sub in handlers if sub.client is not None))
         for sub in own:
-            if sub.session is session:
+            if sub.session is session and not sub.queue:
                 self.deliver_to(sub, reply, b"", b"NATS/1.0 503\r\nNats-Subject: %b\r\n\r\n" % subject, b"")
                 return
-
-    def _answer_unreceived(self, session: Session, subject: bytes, run: PublishRun) -> None:
-        if session.no_responders and run.has_replies:
-            for _, its_subject, reply, _, _ in run.ops():
-                if reply:
-                    self.answer_no_responders(session, its_subject, reply)
 
     def shared_size(self, subject: bytes) -> tuple[int, bool]:
         """Return how much of a published subject decides its route, and whether any number of tokens may follow.
@@ -346,8 +367,7 @@ class Account:
             return 1
         route = self._exact.get(to) or self.routes.find(to)
         if queues is not None and route[1]:
-            groups = frozenset(queues)
-            route = (route[0], tuple([members for members in route[1] if members[0][1].queue in groups]), route[2])
+            route = route[0], groups_named(route[1], queues), route[2]
         return self._deliver(route, to, subject, reply, header, payload, origin)
 
     def deliver_now(self, to: bytes, subject: bytes, reply: bytes, header: bytes, payload: bytes) -> None:
@@ -513,13 +533,7 @@ class Account:
         if self.routes.wide and not self.postponed.finds(subject):
             return True
         clients, queues, handlers = self._exact.get(subject) or self.routes.find(subject)
-        if queue is None:
-            return bool(clients or queues or handlers)
-        return any(members[0][1].queue == queue for members in queues)
-
-    def has_subscriber(self, subject: bytes, queue: bytes = b"") -> bool:
-        """Return whether exactly `subject` has a subscription without wildcards: plain, or in the group `queue`."""
-        return any(sub.queue == queue and not sub.has_left() for sub in self.routes.subs.owners_of(subject))
+        return bool(clients or queues or handlers) if queue is None else bool(groups_named(queues, (queue,)))
 
     def watch_interest(self, subject: bytes, callback: Callable[[], None]) -> Watch:
         """Call `callback` after each subscription that takes `subject` came or went; it asks `has_interest`."""
@@ -527,11 +541,18 @@ class Account:
         self._watches.add(subject, watch)
         return watch
 
-    def _call_watches(self, pattern: bytes) -> None:
-        """Call the watches of subjects that `pattern` matches: a subscription to it was added or has ended."""
+    def watch_subscribers(self, subject: bytes, queue: bytes, callback: Callable[[], None]) -> SubscriberWatch:
+        """Call `callback` after each subscription to exactly `subject` came or went: plain, or in the group `queue`."""
+        count = sum([sub.queue == queue for sub in self.routes.subs.owners_of(subject)])
+        watch = SubscriberWatch(self._watches, subject, queue, callback, count)
+        self._watches.add(subject, watch)
+        return watch
+
+    def _call_watches(self, sub: Subscription, change: int) -> None:
+        """Call the watches of subjects that a subscription takes, as it has come or gone."""
         if self._watches.count:
-            for watch in self._watches.overlapping(pattern):
-                watch.callback()
+            for watch in self._watches.overlapping(sub.subject):
+                watch.changed(sub, change)
 
     def _deliver(
         self,
@@ -636,7 +657,7 @@ class Account:
                 recipient = members[index % count]
                 session = recipient[0]
                 if session is None:
-                    if recipient[1].take(to, subject, reply, header, payload, origin) is False:
+                    if recipient[1].take_for(members, to, subject, reply, header, payload, origin) is False:
                         continue
                     served += 1
                 elif session is origin and not session.echo:
@@ -645,6 +666,11 @@ class Account:
                     chosen.append(recipient)
                 break
         return tuple(chosen), served
+
+
+def _drop_unreceived(session: Session, subject: bytes, run: PublishRun) -> bool:
+    """Take a run that nobody receives, unless its requests have to be answered one by one."""
+    return not (session.no_responders and run.has_replies)
 
 
 def _removal_cost(sub: Subscription) -> int:

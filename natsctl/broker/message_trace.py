@@ -21,7 +21,7 @@ from natsctl.api.subjects import is_literal, is_valid_subject
 from natsctl.api.times import format_time
 from natsctl.broker.imports.account_config import TRACE_PARENT
 from natsctl.broker.refusals import quoted, refuse_publish
-from natsctl.broker.routes import DELIVERED_AT_ONCE, parts_of, without_ended
+from natsctl.broker.routes import DELIVERED_AT_ONCE, groups_named, parts_of, without_ended
 from natsctl.broker.subscription import DeliveryFilter, Subscription
 
 if TYPE_CHECKING:
@@ -186,8 +186,7 @@ class MessageTrace:
         """
         clients, groups, handlers = account.routes.exact.get(to) or account.routes.find(to)
         if queues is not None:
-            names = frozenset(queues)
-            groups = tuple([members for members in groups if members[0][1].queue in names])
+            groups = groups_named(groups, queues)
         staying = tuple([sub for sub in handlers if not sub.leaves])
         leaving = tuple([sub for sub in handlers if sub.leaves])  # after the groups: these choose the messages to carry
         ways: tuple[Route, ...] = (clients, (), staying), ((), groups, leaving)
@@ -258,7 +257,13 @@ class MessageTrace:
     def _to_group(self, members: Recipients, message: Message) -> int:
         start = int(self.origin.broker.rng.random() * len(members))
         for session, sub, _ in chain(members[start:], members[:start]):
-            if self.to_client(sub, message) if session is not None else self.to_handler(sub, message):
+            if session is not None:
+                taken = bool(self.to_client(sub, message))
+            elif sub.is_elsewhere:
+                taken = sub.take_for(members, message[0], *message, self.origin) is not False
+            else:
+                taken = bool(self.to_handler(sub, message))
+            if taken:
                 return 1
         return 0
 

@@ -16,8 +16,8 @@ remaining ones.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from itertools import chain
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeAlias, TypeVar, overload
 
 from natsctl.api.subject_index import IndexNode, Steps, SubjectIndex
@@ -61,7 +61,7 @@ WIDE_TOKENS: Final = 16_384
 MAX_WALKS: Final = 128
 """Maximum unfinished walks of an account; with more, the oldest restarts."""
 MAX_WAYS: Final = 1024
-"""Routes that one message is followed to: services may lead to each other in a circle."""
+"""Routes, and handlers of each, that one message is followed to: services may lead to each other in a circle."""
 
 
 class Crowd(Generic[Given, Made]):
@@ -87,6 +87,9 @@ class Crowd(Generic[Given, Made]):
 
     def __iter__(self) -> Iterator[Made]:
         return map(self._make, self._given)
+
+    def filtered(self, keep: Callable[[Given], bool]) -> Crowd[Given, Made]:
+        return Crowd([*filter(keep, self._given)], self._make)
 
 
 class Walk(NamedTuple):
@@ -363,11 +366,10 @@ def walk_ways(ways: list[tuple[Routes, bytes]], go_on: Callable[[], bool]) -> bo
         routes, subject = waiting.pop()
         if not routes.walked(subject, go_on):
             return False
-        for sub in routes.handlers_of(subject):
-            if not sub.leads_on:
-                continue
-            if len(known) >= MAX_WAYS:
-                break
+        if len(known) >= MAX_WAYS:
+            continue
+        leading = (sub for sub in routes.handlers_of(subject) if sub.leads_on)
+        for sub in islice(leading, MAX_WAYS):
             further = [way for way in sub.onward(subject) if way not in known]
             known.update(further)
             waiting += further
@@ -403,6 +405,16 @@ def parts_of(route: Route) -> Iterator[Route]:
         yield (), groups[start : start + count], ()
     for start in range(0, len(handlers), count):
         yield (), (), handlers[start : start + count]
+
+
+def groups_named(groups: Groups, names: Sequence[bytes]) -> Groups:
+    """Return the groups with one of these names."""
+    if not names:
+        return ()
+    known = frozenset(names)
+    if isinstance(groups, Crowd):
+        return groups.filtered(lambda members: members[0].queue in known)
+    return tuple([members for members in groups if members[0][1].queue in known])
 
 
 def without_ended(route: Route) -> Route:

@@ -488,11 +488,12 @@ class Session:
                 recipients = publish_traced(subject, to, reply, header, payload, self)
             else:
                 recipients = publish(to, reply, header, payload, self)
-            if not recipients and reply and self.no_responders:
+            unheard = not recipients and reply and self.no_responders
+            if unheard:
                 self.account.answer_no_responders(self, to, reply)
             if self.deliveries and not self._complete(rest, until):
                 break
-            look = not msgs & LOOK_MASK or recipients > MANY_RECIPIENTS or len(subject) > LONG_SUBJECT_BYTES
+            look = not msgs & LOOK_MASK or recipients > MANY_RECIPIENTS or len(subject) > LONG_SUBJECT_BYTES or unheard
             if (
                 (look or (subject[0] == DOLLAR and subject.startswith(API_SUBJECTS)))
                 and clock.monotonic_ns() > until

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from natsctl.broker.auth.permissions import SessionPermissions
     from natsctl.broker.imports.account_imports import ImportProxy
     from natsctl.broker.message_trace import MessageTrace
-    from natsctl.broker.routes import Routes
+    from natsctl.broker.routes import Recipients, Routes
     from natsctl.broker.session import Session
     from natsctl.wire.publish_run import PublishRun
 
@@ -108,6 +108,13 @@ class Subscription:
         """Deliver a message to the handler, as that returns; it was sent to `to` and shows `subject`."""
         return self.handler(subject, reply, header, payload, origin)
 
+    def take_for(
+        self, members: Recipients, to: bytes, subject: bytes, reply: bytes, header: bytes, payload: bytes,
+        origin: Session | None,
+    ) -> bool | None:  # fmt: skip
+        """Deliver a message as the one that was chosen of the `members` of a queue group, as `take` does."""
+        return self.take(to, subject, reply, header, payload, origin)
+
     def has_left(self) -> bool:
         """Return whether its session has closed or let it go, or its handler has ended: it only waits for removal."""
         sub = self.behind()
@@ -124,6 +131,8 @@ class Subscription:
         """Return the tables and subjects of the routes that a message to `to` needs after this handler has it."""
         return ()
 
+    is_elsewhere: ClassVar[bool] = False
+    """Whether it stands for members of its group on another server."""
     leads_on: ClassVar[bool] = False
     """Whether it may deliver along other routes (`onward`)."""
     leaves: ClassVar[bool] = False

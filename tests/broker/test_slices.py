@@ -924,3 +924,60 @@ def test_messages_delivered_at_the_same_time_keep_their_queue_groups(monkeypatch
     assert len(harness.unfinished) == 3
     finish(harness)
     assert sorted(heard(link).split(b"LMSG ")[1:]) == [b"s | q r 1\r\n%d\r\n" % number for number in range(3)]
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_requests_to_nobody_are_answered_in_slices_however_many_have_their_reply(own: bool) -> None:
+    harness = broker()
+    others, requester = client(harness), client(harness, HELLO.replace(b'"pedantic":true', b'"pedantic":false'))
+    others.receive(b"".join(b"SUB in %d\r\n" % sid for sid in range(2 * MANY_SUBS)))
+    if own:
+        requester.receive(b"SUB y.* other\r\nSUB i* none\r\nSUB in q group\r\nSUB * 1\r\nSUB in 2\r\n")
+    heard(requester)
+    assert calls_of(lambda: requester.receive(b"PUB x.y in 0\r\n\r\n" * 100)) < 100 * MANY_SUBS / 10
+    assert heard(requester).count(b"HMSG in 1 ") == (100 if own else 0)
+    slow_down(harness)
+    requester.receive(b"PUB x.y in 0\r\n\r\n" * 100)
+    assert finish(harness) > 40
+    assert heard(requester).count(b"NATS/1.0 503\r\n") == (100 if own else 0) and heard(others) == b""
+
+
+def test_a_message_to_many_groups_of_another_server_costs_the_same_for_each() -> None:
+    harness = broker()
+    calls = []
+    for count in (MANY_SUBS, 2 * MANY_SUBS):
+        link, publisher = linked(harness, b"x%d" % count), client(harness)
+        subject = b"s%d" % count
+        link.receive(b"".join(b"LS+ %b q%d 1\r\n" % (subject, number) for number in range(count)))
+        heard(link)
+
+        def publish(publisher: Session = publisher, subject: bytes = subject) -> None:
+            publisher.receive(b"PUB %b 1\r\nx\r\n" % subject)
+            finish(harness)
+
+        calls.append(calls_of(publish))
+        (names,) = re.findall(rb"LMSG %b \| (.*) 1\r\n" % subject, heard(link))
+        assert sorted(names.split()) == sorted(b"q%d" % number for number in range(count))
+    assert calls[1] < 2.5 * calls[0]
+
+
+def test_a_watch_of_subscribers_costs_the_same_however_many_others_there_are() -> None:
+    harness, calls = broker(), list[int]()
+    session, account = client(harness), harness.account("$G")
+    session.receive(b"SUB d first\r\nSUB d g member\r\n")
+    changes = list[int]()
+    watch = account.watch_subscribers(b"d", b"g", lambda: changes.append(watch.subscribers))
+    assert watch.subscribers == 1
+    for sids in (range(1000), range(1000, 2000)):
+        subscribe = b"".join(b"SUB d %d\r\nSUB d h h%d\r\nSUB > w%d\r\n" % (sid, sid, sid) for sid in sids)
+        calls.append(calls_of(lambda subscribe=subscribe: session.receive(subscribe)))  # type: ignore[misc]
+    assert calls[1] < 1.1 * calls[0] and changes == []
+    session.receive(b"SUB d g another\r\nUNSUB member\r\nUNSUB first\r\nUNSUB another\r\n")
+    assert changes == [2, 1, 0]
+    session.receive(b"SUB d g again\r\n")
+    session.closed()
+    work_off(harness)
+    assert changes == [2, 1, 0, 1, 0]
+    watch.cancel()
+    client(harness).receive(b"SUB d g late\r\n")
+    assert changes[-1] == 0

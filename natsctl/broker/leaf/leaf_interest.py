@@ -4,8 +4,8 @@ Theory of operation of remote interest. The other side's interest stands as hand
 message goes over a connection once, however many of its subscriptions match, and it names the queue groups that were
 chosen for it. So each interest has a plain handler (`Carrier`), and of the handlers that match a subject only the first
 carries; it knows the groups because an account chooses queue members before it calls plain handlers. A queue interest
-also has a member in its group; it yields if the group has a member on this server or, by weight, on
-another connection; its carrier (`helper`) has nothing to carry unless it was chosen.
+also has a member in its group; it yields if the group has a member on this server or, by weight, on another
+connection. All groups of a subject have one carrier (`helper`), with nothing to carry unless one was chosen.
 
 Theory of operation of local interest. Subscriptions of the account are counted by subject and queue group; the other
 side learns of the first and of the end of the last one, and of every change in a group's number, its weight. A spoke
@@ -29,6 +29,7 @@ from natsctl.wire.leaf import encode_leaf_sub, encode_leaf_unsub
 if TYPE_CHECKING:
     from natsctl.broker.leaf.link import LeafLink
     from natsctl.broker.message_trace import MessageTrace
+    from natsctl.broker.routes import Recipients
     from natsctl.broker.session import Session
 
 
@@ -50,15 +51,16 @@ class RemoteSubscription(RoutedSubscription):
 
 
 class Carrier(RemoteSubscription):
-    """A plain handler for one interest of the other side."""
+    """A plain handler for one subject of the other side's plain interest, or of all its queue groups there."""
 
-    __slots__ = ("helper",)
+    __slots__ = ("groups", "helper")
     leads_on = leaves = True
 
     def __init__(self, link: LeafLink, subject: bytes, *, helper: bool) -> None:
         super().__init__(link, subject)
         self.helper = helper
-        """Whether it is for a queue group only."""
+        """Whether it is for queue groups only."""
+        self.groups = 0
 
     def onward(self, to: bytes) -> Sequence[tuple[Routes, bytes]]:
         return ((self.link.remote_interest.routes, to),)
@@ -77,32 +79,23 @@ class Member(RemoteSubscription):
     """The other side's members of one queue group."""
 
     __slots__ = ("weight",)
+    is_elsewhere = True
 
     def __init__(self, link: LeafLink, subject: bytes, queue: bytes, weight: int) -> None:
         super().__init__(link, subject, queue)
         self.weight = weight
 
-    def receive(
-        self, to: bytes, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None
-    ) -> bool | None:
-        members = self._group(to)
-        if any(_is_here(session, sub, origin) for session, sub in members):
+    def take_for(
+        self, members: Recipients, to: bytes, subject: bytes, reply: bytes, header: bytes, payload: bytes,
+        origin: Session | None,
+    ) -> bool | None:  # fmt: skip
+        if any(_is_here(session, sub, origin) for session, sub, _ in members):
             return False
-        others = [sub for _, sub in members if isinstance(sub, Member) and sub.link.takes_from(origin, to)]
+        others = [sub for _, sub, _ in members if isinstance(sub, Member) and sub.link.takes_from(origin, to)]
         if not others:
             return False
         others[0].pick(others).link.remote_interest.choose(to, origin, self.queue)
         return None
-
-    def take_traced(self, trace: MessageTrace, message: tuple[bytes, bytes, bytes, bytes]) -> bool:
-        return self.receive(message[0], *message, trace.origin) is not False
-
-    def _group(self, to: bytes) -> list[tuple[Session | None, Subscription]]:
-        routes = self.account.routes
-        for members in (routes.exact.get(to) or routes.find(to))[1]:
-            if members[0][1].queue == self.queue:
-                return [(session, sub) for session, sub, _ in members]
-        return []
 
     def pick(self, members: list[Member]) -> Member:
         """Return one of several members of the group by weight."""
@@ -124,11 +117,13 @@ def _is_here(session: Session | None, sub: Subscription, origin: Session | None)
 class RemoteInterest:
     """All interest of the other side of one connection."""
 
-    __slots__ = ("_chosen", "_link", "_subs", "routes")
+    __slots__ = ("_chosen", "_helpers", "_link", "_subs", "routes")
 
     def __init__(self, link: LeafLink) -> None:
         self._link = link
-        self._subs: dict[tuple[bytes, bytes], tuple[Carrier, Member | None]] = {}
+        self._subs: dict[tuple[bytes, bytes], Carrier | Member] = {}
+        self._helpers: dict[bytes, Carrier] = {}
+        """The carriers for queue groups, by subject."""
         self.routes = Routes()
         self._chosen: dict[tuple[bytes, Session | None], list[bytes]] = {}
         """By subject and sender: each has one message that is being delivered, perhaps in parts."""
@@ -145,30 +140,41 @@ class RemoteInterest:
         """Add interest; of a group that is known, its new weight."""
         known = self._subs.get((subject, queue))
         if known is not None:
-            if (member := known[1]) is not None and member.weight != weight:
-                change = weight - member.weight
-                member.weight = weight
+            if isinstance(known, Member) and known.weight != weight:
+                change = weight - known.weight
+                known.weight = weight
                 for listener in self._link.account.listeners:
-                    listener.weighed(member, change)
+                    listener.weighed(known, change)
             return
-        link = self._link
-        carrier = Carrier(link, subject, helper=bool(queue))
-        member = Member(link, subject, queue, weight) if queue else None
-        self._subs[subject, queue] = (carrier, member)
+        if not queue:
+            self._subs[subject, queue] = self._new_carrier(subject, helper=False)
+            return
+        helper = self._helpers.get(subject)
+        if helper is None:
+            helper = self._helpers[subject] = self._new_carrier(subject, helper=True)
+        helper.groups += 1
+        member = self._subs[subject, queue] = Member(self._link, subject, queue, weight)
+        self._link.account.insert(member)
+
+    def _new_carrier(self, subject: bytes, *, helper: bool) -> Carrier:
+        carrier = Carrier(self._link, subject, helper=helper)
         self.routes.insert(carrier)
-        link.account.insert(carrier)
-        if member is not None:
-            link.account.insert(member)
+        self._link.account.insert(carrier)
+        return carrier
 
     def remove(self, subject: bytes, queue: bytes) -> None:
         known = self._subs.pop((subject, queue), None)
         if known is None:
             return
-        carrier, member = known
+        carrier = known if isinstance(known, Carrier) else self._helpers[subject]
+        if isinstance(known, Member):
+            self._link.account.unsubscribe(known)
+            carrier.groups -= 1
+            if carrier.groups:
+                return
+            del self._helpers[subject]
         self.routes.remove(carrier)
         self._link.account.unsubscribe(carrier)
-        if member is not None:
-            self._link.account.unsubscribe(member)
 
     def clear(self) -> None:
         """Forget all interest: the connection has ended."""

@@ -26,7 +26,7 @@ from natsctl.jetstream.timers import Alarm
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from natsctl.broker.account import Watch
+    from natsctl.broker.account import SubscriberWatch
     from natsctl.broker.subscription import Delivery
     from natsctl.jetstream.consumers.consumer import Consumer
 
@@ -63,7 +63,7 @@ class PushDelivery:
         self._rate: RateLimit | None = None
         self._resume = Alarm(timers, consumer.schedule)
         self._beat = Alarm(timers, self._heartbeat)
-        self._watch: Watch | None = None
+        self._watch: SubscriberWatch | None = None
         self.is_active = False
         self.last_ns = self.idle_since_ns = consumer.engine.clock.monotonic_ns()
         self.limit_rate()
@@ -79,7 +79,8 @@ class PushDelivery:
     # Called by the consumer
 
     def start(self) -> None:
-        self._watch = self._consumer.account.watch_interest(self._subject, self._interest_changed)
+        account = self._consumer.account
+        self._watch = account.watch_subscribers(self._subject, self._group, self._interest_changed)
         self._interest_changed()
         if self._consumer.config.idle_heartbeat:
             self._beat.set(self.last_ns + self._consumer.config.idle_heartbeat)
@@ -123,7 +124,7 @@ class PushDelivery:
         self._consumer.schedule()
 
     def _interest_changed(self) -> None:
-        active = self._consumer.account.has_subscriber(self._subject, self._group)
+        active = self._watch is not None and self._watch.subscribers > 0
         if active == self.is_active:
             return
         self.is_active = active

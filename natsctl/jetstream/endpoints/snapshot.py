@@ -41,7 +41,7 @@ from natsctl.store.file_log import FileLog
 from natsctl.store.steps import finish
 
 if TYPE_CHECKING:
-    from natsctl.broker.account import Watch
+    from natsctl.broker.account import SubscriberWatch
     from natsctl.broker.session import Session
     from natsctl.broker.subscription import Subscription
     from natsctl.jetstream.account import JetStreamAccount
@@ -161,19 +161,22 @@ class SnapshotTransfer:
         self._ended = False
         self._alarm = Alarm(engine.timers, self._too_late)
         self._ack_subscription: Subscription | None = None
-        self._watch: Watch | None = None
+        self._watch: SubscriberWatch | None = None
 
     def start(self) -> None:
         """Wait for interest, then send."""
         self._ack_subscription = self._account.subscribe(self._acks + b".>", self._on_ack)
-        self._watch = self._account.watch_interest(self._to, self._interest_changed)
+        self._watch = self._account.watch_subscribers(self._to, b"", self._interest_changed)
         self._alarm.set(self._engine.clock.monotonic_ns() + INTEREST_WAIT_NS)
         self._engine.ready(self)
 
     # Events
 
+    def _is_heard(self) -> bool:
+        return self._watch is not None and self._watch.subscribers > 0
+
     def _interest_changed(self) -> None:
-        if self._account.has_subscriber(self._to):
+        if self._is_heard():
             if self._content is None:
                 self._engine.ready(self)
         elif self._content is not None and not self._unheard:
@@ -209,7 +212,7 @@ class SnapshotTransfer:
         if not self._announced:
             self._report_progress()
         if self._content is None:
-            if not self._unheard and not self._account.has_subscriber(self._to):
+            if not self._unheard and not self._is_heard():
                 return 0
             self._alarm.cancel()
             self._content = gathered(self._archive())
