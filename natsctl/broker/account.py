@@ -102,7 +102,7 @@ class Watch:
         self.callback = callback
 
     def changed(self, sub: Subscription, change: int) -> None:
-        """Handle that a subscription that takes the subject has come (1) or gone (-1)."""
+        """Handle that a subscription that takes the subject was added (1) or has ended (-1)."""
         self.callback()
 
     def cancel(self) -> None:
@@ -549,7 +549,7 @@ class Account:
         return watch
 
     def _call_watches(self, sub: Subscription, change: int) -> None:
-        """Call the watches of subjects that a subscription takes, as it has come or gone."""
+        """Call the watches of subjects that a subscription takes: it was added (1) or has ended (-1)."""
         if self._watches.count:
             for watch in self._watches.overlapping(sub.subject):
                 watch.changed(sub, change)

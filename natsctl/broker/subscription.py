@@ -132,7 +132,7 @@ class Subscription:
         return ()
 
     is_elsewhere: ClassVar[bool] = False
-    """Whether it stands for members of its group on another server."""
+    """Whether the members that it represents are on another server."""
     leads_on: ClassVar[bool] = False
     """Whether it may deliver along other routes (`onward`)."""
     leaves: ClassVar[bool] = False
