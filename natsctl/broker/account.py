@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -67,6 +67,10 @@ if TYPE_CHECKING:
     from natsctl.broker.leaf.leaf_interest import LocalInterest
     from natsctl.broker.session import Session
     from natsctl.wire.publish_run import PublishRun
+
+
+UNREADABLE_BYTES: Final = 1 << 62
+"""More than any client may leave unread."""
 
 
 class Traffic(msgspec.Struct):
@@ -494,8 +498,11 @@ class Account:
     def unwritten_bytes(self, subject: bytes) -> int:
         """Return the pending output of the slowest client subscribed to `subject`, in bytes.
 
-        If messages of the account wait for their routes, or the client is not known yet, it is their size.
+        If messages of the account wait for their routes, or the client is not known yet, it is their size; while one is
+        delivered to very many, it is more than anybody may have.
         """
+        if self.postponed.delivers_parts:
+            return UNREADABLE_BYTES
         if self.postponed.any or (self.routes.wide and not self.postponed.finds(subject)):
             return self.postponed.bytes
         sub = _only_client(self._exact.get(subject) or self.routes.find(subject))
@@ -503,6 +510,12 @@ class Account:
             return sub.session.pending_bytes
         sessions = [sub.behind().session for sub in self.routes.subscriptions_of(subject)]
         return max((session.pending_bytes for session in sessions if session is not None), default=0)
+
+    def recipients(self, subject: bytes) -> int:
+        """Return how many clients, queue groups and handlers take a message on `subject`; 0 before a long walk."""
+        if self.routes.wide and not self.routes.is_known(subject):
+            return 0
+        return sum(map(len, self._exact.get(subject) or self.routes.find(subject)))
 
     def deliver_to(
         self, sub: Subscription, subject: bytes, reply: bytes, header: bytes, payload: bytes, *, checked: bool = False

@@ -55,6 +55,11 @@ class PostponedMessages:
         """Whether sessions have to stop publishing."""
         return self.bytes > MUCH_BYTES
 
+    @property
+    def delivers_parts(self) -> bool:
+        """Whether a message is being delivered to very many."""
+        return bool(self._deliveries)
+
     def add_unless_routed(self, to: bytes, subject: bytes, reply: bytes, header: bytes, payload: bytes) -> bool:
         """Return False if a message for `to` can be delivered now; else keep it, or drop it if too much waits."""
         if not self.any and self._knows(to) and walk_ways([(self._account.routes, to)], self._may_go_on):

@@ -533,10 +533,13 @@ class Session:
         return run.ops()[start:] if start < count else []
 
     def _publish_state(self) -> tuple[Callable[..., int], Mappings | None, bool, bool]:
-        """Return how to publish, the mappings, whether to check each message, and whether its walk may be long."""
+        """Return how to publish, the mappings, whether to check each message, and whether it may have to wait.
+
+        It waits for a long walk to its route, or because many messages of the server wait.
+        """
         account = self.account
         careful = self.pedantic or not self.headers or self.permit is not None
-        return account.publish, account.mappings, careful, bool(self.broker.wide_routes)
+        return account.publish, account.mappings, careful, bool(self.broker.wide_routes) or account.postponed.any
 
     def _carry_out_other(self, op: Op, rest: Iterator[Op], until_ns: int, *, look: bool) -> bool:
         """Carry out an operation other than a publish; return False if the `rest` is deferred or dropped.

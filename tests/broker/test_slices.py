@@ -982,3 +982,29 @@ def test_a_watch_of_subscribers_costs_the_same_however_many_others_there_are() -
     watch.cancel()
     client(harness).receive(b"SUB d g late\r\n")
     assert changes[-1] == 0
+
+
+@pytest.mark.parametrize("listeners", ["plain", "imported"], indirect=True)
+def test_publishers_wait_while_the_server_has_much_for_very_many(
+    listeners: tuple[Broker, Session], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("natsctl.broker.postponed.MUCH_BYTES", 5_000)
+    monkeypatch.setattr("natsctl.broker.postponed.MAX_BYTES", 10_000)
+    harness, session = listeners
+    account, publisher = harness.account("E"), client(harness, hello_of(b"e"))
+    account.subscribe(b"in", lambda subject, reply, header, payload, origin: account.publish(b"s.x", b"", b"", payload))
+    publisher.receive(b"".join(b"PUB in 2\r\n%d\r\n" % number for number in range(10, 20)))
+    assert account.postponed.any and account.unwritten_bytes(b"s.x") > 1 << 40
+    for start in range(20, 100, 5):
+        publisher.receive(b"".join(b"PUB in 2\r\n%d\r\n" % number for number in range(start, start + 5)))
+        harness.do_long_work(0)
+    assert list(harness.unfinished) == [publisher]
+    while harness.unfinished or harness.long_work:
+        if harness.unfinished:
+            resume_work(harness.unfinished.popleft())
+        harness.do_long_work(0)
+    told = got(session)
+    assert all(
+        [body for to, body in told if to == sid] == [b"%d" % each for each in range(10, 100)] for sid in range(20)
+    )
+    assert not account.postponed.any and account.postponed.bytes == 0

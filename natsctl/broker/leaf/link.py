@@ -430,12 +430,13 @@ class LeafLink(Session):
             self._carry_out(iter(self._reader.feed(chunk)))
 
     def _carry_out(self, rest: Iterator[Op]) -> None:
-        clock, until, wide = self.broker.clock, slice_end_ns(self), self.broker.wide_routes
+        clock, until, postponed = self.broker.clock, slice_end_ns(self), self.account.postponed
+        wide = self.broker.wide_routes or postponed.any
         if (self.incomplete is not None or self.deliveries) and not self._complete(rest, until):
             return
         for op in rest:
             if op[0] == LEAF_MSG and self._registered:
-                if wide and not self._is_routed(self.account.mapped_next(op[1]), op[2], until):
+                if wide and (postponed.are_many or not self._is_routed(self.account.mapped_next(op[1]), op[2], until)):
                     defer(self, iter([op, *rest]))
                     return
                 self._take_message(op)

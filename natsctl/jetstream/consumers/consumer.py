@@ -306,7 +306,7 @@ class Consumer:
             self.engine.ready(self)
 
     def run(self, budget: int) -> int:
-        """Deliver up to `budget` messages, journal the turn, and return their number; ask again if there are more."""
+        """Deliver messages that cost up to `budget`, journal the turn, and return their cost; ask again for more."""
         if self.stream.work.defers(self):
             return 0
         self.scheduled = False

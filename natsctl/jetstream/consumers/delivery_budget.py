@@ -144,8 +144,13 @@ READ_BYTES: Final = 4 << 20
 MAX_UNWRITTEN_BYTES: Final = 8 << 20
 """Unread output of a client, in bytes, that makes deliveries wait: far below the broker's limit (max_pending)."""
 
+READ_BATCH: Final = 256
+"""Messages read from the store at once."""
+
 CONGESTION_LOOK_NS: Final = 5_000_000
 """Time until a client with too many unread bytes is checked again."""
+PARTS_LOOK_NS: Final = 1_000_000
+"""Time until it is checked whether the message before was delivered to very many."""
 
 
 def _first_deliveries(messages: Sequence[StoredMessage], ack_prefix: bytes, cseq: int, left: int) -> list[Delivery]:
@@ -189,8 +194,13 @@ class DeliveryBudget:
         consumer = self._consumer
         if consumer.account.unwritten_bytes(to) <= MAX_UNWRITTEN_BYTES:
             return False
-        self._pace.no_later_than(consumer.engine.clock.monotonic_ns() + CONGESTION_LOOK_NS)
+        wait_ns = PARTS_LOOK_NS if consumer.account.postponed.delivers_parts else CONGESTION_LOOK_NS
+        self._pace.no_later_than(consumer.engine.clock.monotonic_ns() + wait_ns)
         return True
+
+    def cost(self, to: bytes) -> int:
+        """Return what a message to `to` counts for in a budget: one for each recipient."""
+        return self._consumer.account.recipients(to) or 1
 
     def deliveries(self, messages: Sequence[StoredMessage]) -> list[Delivery]:
         """Return first deliveries of `messages`; their ack subjects count up from the present state."""

@@ -27,6 +27,7 @@ from natsctl.api.requests import PullRequest
 from natsctl.api.strict import DecodeError, read_strict
 from natsctl.api.units import format_duration
 from natsctl.jetstream.api_level import is_refused
+from natsctl.jetstream.consumers.delivery_budget import READ_BATCH
 from natsctl.jetstream.consumers.priority_groups import MISMATCH, WRONG_PIN, Pin, Priority, PullVerdict, priority_of
 from natsctl.jetstream.timers import Alarm
 
@@ -185,9 +186,6 @@ def _misuse(config: ConsumerConfig, asked: PullRequest) -> bytes:
 
 _HEARTBEAT: Final = b"NATS/1.0 100 Idle Heartbeat\r\nNats-Last-Consumer: %d\r\nNats-Last-Stream: %d\r\n\r\n"
 
-READ_BATCH: Final = 256
-"""Messages read from the store at once."""
-
 
 class PullDelivery:
     __slots__ = ("_alarm", "_available", "_consumer", "_unacked", "idle_since_ns", "priority", "waiting", "wanted")
@@ -338,19 +336,20 @@ class PullDelivery:
     # Delivery
 
     def run(self, budget: int) -> int:
-        """Hand out up to `budget` messages, redeliveries first, and return how many went."""
+        """Hand out messages, redeliveries first, until they have cost the `budget`; return what they have."""
         consumer = self._consumer
         sent = 0
         while sent < budget and self._find_request():
+            cost = consumer.budget.cost(self.waiting[0].reply)
             if consumer.redelivery.queued:
                 self._available, self._unacked = consumer.undelivered.count + 1, len(consumer.state.pending)
                 number = consumer.retry.deliver(self._hand_out)
             else:
-                number = self._deliver(budget - sent)
+                number = self._deliver(max((budget - sent) // cost, 1))
             if not number:
                 self._nothing_more()
                 break
-            sent += number
+            sent += number * cost
             if (
                 consumer.undelivered.count <= 0
                 and not consumer.redelivery.queued

@@ -19,8 +19,8 @@ from natsctl.api.consumer import AckPolicy
 from natsctl.api.headers import LAST_CONSUMER, LAST_STREAM
 from natsctl.api.headers import get as header_of
 from natsctl.broker.deferred_work import SLICE_NS
-from natsctl.jetstream.consumers.delivery_budget import FlowControl, RateLimit
-from natsctl.jetstream.consumers.pull import PUSH_BASED, READ_BATCH
+from natsctl.jetstream.consumers.delivery_budget import READ_BATCH, FlowControl, RateLimit
+from natsctl.jetstream.consumers.pull import PUSH_BASED
 from natsctl.jetstream.timers import Alarm
 
 if TYPE_CHECKING:
@@ -143,17 +143,17 @@ class PushDelivery:
     # Delivery
 
     def run(self, budget: int) -> int:
-        """Send up to `budget` messages, redeliveries first, and return how many went."""
+        """Send messages, redeliveries first, until they have cost the `budget`; return what they have."""
         consumer = self._consumer
-        sent = 0
+        sent, cost = 0, consumer.budget.cost(self._subject)
         while sent < budget and self.is_active and self._is_routed() and not self._held_up():
             if consumer.redelivery.queued:
                 number = consumer.retry.deliver(self._send)
             else:
-                number = self._deliver(budget - sent)
+                number = self._deliver(max((budget - sent) // cost, 1))
             if not number:
                 break
-            sent += number
+            sent += number * cost
         return sent
 
     def _held_up(self) -> bool:

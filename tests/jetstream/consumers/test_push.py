@@ -3,6 +3,7 @@
 from typing import Any
 
 import msgspec
+import pytest
 
 from tests.support.jet import SECOND, Jet, texts
 
@@ -111,3 +112,31 @@ def test_flow_acked_messages_are_not_delivered_again_and_take_no_single_acks(jet
     assert texts(jet.double_ack(message)) == ["<503>"]
     jet.advance(3600)
     assert "1" not in texts(jet.heard(sid))
+
+
+@pytest.mark.parametrize("kind", ["push", "pull"])
+def test_a_turn_is_short_however_many_receive_each_message(jet: Jet, kind: str) -> None:
+    """One deliver subject, or one reply, has a hundred subscriptions."""
+    jet.publish(*"0123456789")
+    for _ in range(100):
+        jet.listen("d.x")
+    turns = list[int]()
+    run = jet.machine.engine.run_ready
+
+    def counted(budget: int) -> bool:
+        before = jet.wire.session.out_msgs
+        try:
+            return run(200)
+        finally:
+            turns.append(jet.wire.session.out_msgs - before)
+
+    jet.machine.engine.run_ready = counted  # type: ignore[method-assign]
+    if kind == "push":
+        push(jet, ack_policy="none")
+    else:
+        jet.consumer(ack_policy="none")
+        jet.wire.publish("$JS.API.CONSUMER.MSG.NEXT.S.C", b"10", "d.x")
+    heard = [message.payload for message in jet.wire.take() if message.subject == b"s.a"]
+    assert sorted(heard) == sorted(b"%d" % number for number in range(10) for _ in range(100))
+    assert max(turns) <= 300 and len([turn for turn in turns if turn]) >= 4
+    assert not jet.machine.broker.account("$G").postponed.any
