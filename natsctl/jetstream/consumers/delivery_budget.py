@@ -199,7 +199,7 @@ class DeliveryBudget:
         return True
 
     def cost(self, to: bytes) -> int:
-        """Return what a message to `to` counts for in a budget: one for each recipient."""
+        """Return the cost of a message to `to`: one for each recipient."""
         return self._consumer.account.recipients(to) or 1
 
     def deliveries(self, messages: Sequence[StoredMessage]) -> list[Delivery]:

@@ -336,7 +336,7 @@ class PullDelivery:
     # Delivery
 
     def run(self, budget: int) -> int:
-        """Hand out messages, redeliveries first, until they have cost the `budget`; return what they have."""
+        """Hand out messages, redeliveries first, until they have cost the `budget`; return their cost."""
         consumer = self._consumer
         sent = 0
         while sent < budget and self._find_request():

@@ -143,7 +143,7 @@ class PushDelivery:
     # Delivery
 
     def run(self, budget: int) -> int:
-        """Send messages, redeliveries first, until they have cost the `budget`; return what they have."""
+        """Send messages, redeliveries first, until they have cost the `budget`; return their cost."""
         consumer = self._consumer
         sent, cost = 0, consumer.budget.cost(self._subject)
         while sent < budget and self.is_active and self._is_routed() and not self._held_up():
