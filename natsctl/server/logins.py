@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Final, TypedDict
 
 from natsctl.broker.auth.credentials import Authenticator, Delegation, Grant, LoginRefusal, Pending
@@ -173,6 +173,14 @@ def callout_faults(options: ServerOptions) -> Iterator[str]:
             yield f'Authorization callout user "{name}" not valid'
 
 
+@cache
+def _anyone() -> tuple[str, str]:
+    """Return a name and a password that nobody can guess, the same ones after a reload."""
+    import secrets
+
+    return secrets.token_hex(16), secrets.token_hex(16)
+
+
 def _configured(options: ServerOptions) -> StaticAuthenticator | None:
     if not (options.users or options.user or options.token):
         return None
@@ -181,11 +189,9 @@ def _configured(options: ServerOptions) -> StaticAuthenticator | None:
     users = options.users + ((User(options.user, options.password),) if options.user else ())
     if users and not options.no_auth_user and all(user.account == SYSTEM_ACCOUNT for user in users):
         # A configuration with only system users is not meant to lock all others out.
-        import secrets
-
-        anyone = User(secrets.token_hex(16), secrets.token_hex(16))
-        known = (*users, anyone)
-        return StaticAuthenticator("", known, anyone.name, hidden_default=True, **_mapping(options, "STANDARD"))
+        name, password = _anyone()
+        known = (*users, User(name, password))
+        return StaticAuthenticator("", known, name, hidden_default=True, **_mapping(options, "STANDARD"))
     proxied = options.proxy_required and not options.users
     return StaticAuthenticator(
         options.token, users, options.no_auth_user, proxy_required=proxied, **_mapping(options, "STANDARD")

@@ -104,6 +104,14 @@ async def test_who_is_as_before_stays(tmp_path: Path, text: str) -> None:
         assert await client.say("PUB x 0\r\n\r\n") == ""
 
 
+async def test_who_logged_in_without_a_user_next_to_system_users_stays(tmp_path: Path) -> None:
+    text = "accounts { $SYS { users: [{user: s, password: s}] } }\n"
+    async with site(tmp_path, text) as at:
+        client = await at.client()
+        at.reload(text)
+        assert await client.say("PUB x 0\r\n\r\n") == ""
+
+
 async def test_a_subscription_that_is_permitted_no_more_is_removed(tmp_path: Path) -> None:
     async with site(tmp_path, USERS) as at:
         client = await at.client(user="a", **{"pass": "a"})
