@@ -1127,6 +1127,17 @@ async def reported_subscriptions(peers: Peers, count: int) -> None:
     await reported(peers, *(("CONNZ", options) for options in connz), *(("SUBSZ", options) for options in subsz))
 
 
+HTTP_PORT: Final = free_port()
+HTTP: Final = f'http: "127.0.0.1:{HTTP_PORT}"\n'
+
+
+@sized("monitoring: long heads at once", 1, 10, 100, config=HTTP)
+async def long_heads(peers: Peers, count: int) -> None:
+    """Send requests with thousands of headers and parameters on many connections."""
+    head = b"GET /connz?%b HTTP/1.1\r\nHost: localhost\r\n%b\r\n" % (b"%41&" * 3_000, b"a:\r\n" * 3_800)
+    await at_once(peers, f"http://127.0.0.1:{HTTP_PORT}", count, head, greeted=False)
+
+
 # WebSocket
 
 

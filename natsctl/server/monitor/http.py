@@ -2,10 +2,10 @@
 
 Theory of operation. One task serves one connection, one request at a time; pipelined input waits in
 h11. A body may be an iterator: its pieces are made while it is written, so that a slow reader holds no more than a
-chunk of it. All connections together work on one answer at a time, for a slice of time each, so that between two slices
-the loop has served the other connections, however many there are. When every place is taken, the connection that has
-been idle for longest makes room; if none is idle the new one gets status 503. A client that takes too long for a
-request, or takes too little of an answer, is cut off.
+chunk of it. All connections together parse one request, or work on one answer, at a time, for a slice of time each, so
+that between two slices the loop has served the other connections, however many there are. When every place is taken,
+the connection that has been idle for longest makes room; if none is idle the new one gets status 503. A client that
+takes too long for a request, or takes too little of an answer, is cut off.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ import msgspec
 
 from natsctl.server.sockets import bind
 
-MAX_HEAD_BYTES: Final = 64 * 1024
-"""Longest request line with headers."""
+MAX_HEAD_BYTES: Final = 32 * 1024
+"""Longest request line with headers: to parse that many bytes of short headers takes 10 ms."""
 
 MAX_BODY_BYTES: Final = 64 * 1024
 """Maximum unread body bytes for keeping a connection."""
@@ -48,7 +48,8 @@ CHUNK_BYTES: Final = 64 * 1024
 SLICE_S: Final = 0.002
 """Time slice of one answer before others have their turn."""
 
-READ_BYTES: Final = 64 * 1024
+READ_BYTES: Final = 8 * 1024
+"""Bytes of requests that are read, and parsed, at once."""
 
 Body = bytes | Iterator[bytes]
 
@@ -115,7 +116,7 @@ class HttpServer:
         self._server = await asyncio.start_server(
             self._serve,
             sock=bind(self._host, self._port),
-            limit=MAX_HEAD_BYTES,
+            limit=MAX_BODY_BYTES,
             ssl=self._context,
             ssl_handshake_timeout=timeout,
         )
@@ -161,7 +162,7 @@ class HttpServer:
         wait_s = HEAD_S
         while True:
             self._idle[task] = None
-            request = await conversation.request(wait_s)
+            request = await conversation.request(wait_s, self._turn)
             self._idle.pop(task, None)
             if request is None:
                 return
@@ -176,7 +177,7 @@ class HttpServer:
                 self._fault(f"the answer to {request.method} {request.target}", error)
                 conversation.abort()
                 return
-            if not await conversation.next():
+            if not await conversation.next(self._turn):
                 return
             wait_s = IDLE_S
 
@@ -196,26 +197,40 @@ class _Conversation:
         self._reader = reader
         self._writer = writer
 
-    async def request(self, wait_s: float) -> HttpRequest | None:
-        """Return the next request, or None at the end; raises TimeoutError."""
+    async def request(self, wait_s: float, turn: asyncio.Semaphore) -> HttpRequest | None:
+        """Return the next request, parsed while `turn` is held, or None at the end; raises TimeoutError."""
         loop = asyncio.get_running_loop()
-        async with asyncio.timeout(wait_s) as limit:
-            begun = bool(self._wire.trailing_data[0])
-            while True:
-                try:
-                    event = self._wire.next_event()
-                except h11.RemoteProtocolError as error:
-                    await self.refuse(error.error_status_hint)
-                    return None
-                if isinstance(event, h11.Request):
-                    return self._request(event)
-                if event is not h11.NEED_DATA:
-                    return None
-                data = await self._reader.read(READ_BYTES)
-                self._wire.receive_data(data)
-                if data and not begun:
-                    begun = True
-                    limit.reschedule(loop.time() + HEAD_S)
+        end_s, begun = loop.time() + wait_s, bool(self._wire.trailing_data[0])
+        while True:
+            try:
+                event = await self._parsed(turn)
+            except h11.RemoteProtocolError as error:
+                await self.refuse(error.error_status_hint)
+                return None
+            if isinstance(event, h11.Request):
+                return self._request(event)
+            if event is not h11.NEED_DATA:
+                return None
+            if await self._read(end_s) and not begun:
+                begun, end_s = True, loop.time() + HEAD_S
+
+    async def _parsed(self, turn: asyncio.Semaphore) -> object:
+        """Return the next event that is no part of a body."""
+        if self._wire.their_state is h11.IDLE and self._wire.trailing_data == (b"", False):
+            return h11.NEED_DATA
+        async with turn:
+            try:
+                while isinstance(event := self._wire.next_event(), h11.Data):
+                    pass
+                return event
+            finally:
+                await asyncio.sleep(0)  # as for answers
+
+    async def _read(self, end_s: float) -> int:
+        async with asyncio.timeout_at(end_s):
+            data = await self._reader.read(READ_BYTES)
+        self._wire.receive_data(data)
+        return len(data)
 
     def _request(self, event: h11.Request) -> HttpRequest:
         headers = {name: value.decode("latin-1") for name, value in event.headers}
@@ -282,18 +297,14 @@ class _Conversation:
         async with asyncio.timeout(WRITE_S):
             await self._writer.drain()
 
-    async def next(self) -> bool:
+    async def next(self, turn: asyncio.Semaphore) -> bool:
         """Read the rest of the request and return whether another may follow; raises TimeoutError."""
         if self._wire.they_are_waiting_for_100_continue:
             return False
-        left = MAX_BODY_BYTES
-        async with asyncio.timeout(HEAD_S):
-            while self._wire.their_state is h11.SEND_BODY and left >= 0:
-                event = self._wire.next_event()
-                if event is h11.NEED_DATA:
-                    data = await self._reader.read(READ_BYTES)
-                    left -= len(data)
-                    self._wire.receive_data(data)
+        left, end_s = MAX_BODY_BYTES, asyncio.get_running_loop().time() + HEAD_S
+        while self._wire.their_state is h11.SEND_BODY and left >= 0:
+            if await self._parsed(turn) is h11.NEED_DATA:
+                left -= await self._read(end_s)
         if self._wire.our_state is not h11.DONE or self._wire.their_state is not h11.DONE:
             return False
         self._wire.start_next_cycle()

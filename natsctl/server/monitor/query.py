@@ -25,6 +25,8 @@ ReloadCall: TypeAlias = Callable[[ReloadDone], None]
 
 BAD_ESCAPE: Final = re.compile(r"%(?![0-9a-fA-F]{2})")
 """Invalid escape sequences."""
+_ESCAPED: Final = re.compile("%(2[dD]|[46][1-9a-fA-F]|5[0-9aAfF]|7[0-9aA])")
+"""Escaped letters, `-` and `_`: characters that names of parameters consist of."""
 _FLAGS: Final = {
     **dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True),
     **dict.fromkeys(("0", "f", "F", "false", "FALSE", "False"), False),
@@ -44,16 +46,19 @@ class Query:
         """Parse a query; malformed pairs are left out."""
         self._values: dict[str, str] = {}
         for pair in raw.split("&"):
-            if pair and ";" not in pair and not BAD_ESCAPE.search(pair):
+            if pair and ";" not in pair and not ("%" in pair and BAD_ESCAPE.search(pair)):
                 name, _, value = pair.partition("=")
-                if "%" in pair or "+" in pair:
-                    from urllib.parse import unquote_plus  # a start does without it
-
-                    name, value = unquote_plus(name), unquote_plus(value)
+                if "%" in name:
+                    name = _ESCAPED.sub(lambda escape: chr(int(escape[1], 16)), name)
                 self._values.setdefault(name, value)
 
     def text(self, name: str) -> str:
-        return self._values.get(name, "")
+        value = self._values.get(name, "")
+        if "%" in value or "+" in value:  # thousands of other values are not decoded
+            from urllib.parse import unquote_plus  # a start does without it
+
+            return unquote_plus(value)
+        return value
 
     def flag(self, name: str) -> bool:
         value = self.text(name)

@@ -1,5 +1,7 @@
 import json
 from typing import Any
+from unittest.mock import patch
+from urllib.parse import unquote_plus
 
 import pytest
 from hypothesis import given
@@ -52,3 +54,12 @@ def test_numbers_of_a_query(raw: str, value: int) -> None:
 def test_what_is_no_number_is_refused(raw: str) -> None:
     with pytest.raises(BadRequestError, match=r"Error decoding int for 'a': strconv\.Atoi: parsing"):
         Query(raw).number("a")
+
+
+def test_of_many_parameters_only_those_of_the_endpoint_are_decoded() -> None:
+    query = Query("%41&" * 5_000 + "+=%2B&" * 5_000 + "%73o%52t=a%26b+c%20d&%6Aetstream%2Dx%5fy=%31&bad%zz=1&a;b=2")
+    with patch("urllib.parse.unquote_plus", wraps=unquote_plus) as decode:
+        assert [query.text("soRt"), query.number("jetstream-x_y"), query.text("bad"), query.text("a")] == [
+            "a&b c d", 1, "", "",
+        ]  # fmt: skip
+        assert decode.call_count == 2

@@ -1,8 +1,11 @@
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from typing import Any
 from unittest.mock import patch
 
+import h11
 import pytest
 
 from natsctl.server.monitor import http
@@ -134,6 +137,33 @@ async def test_who_is_slow_with_a_request_is_cut_off() -> None:
         async with serving() as port:
             assert await talk(port, b"GET / HT") == b""
             assert await talk(port, b"") == b""
+
+
+async def test_of_many_heads_at_once_one_is_parsed_a_round_of_the_loop_and_a_body_in_little_pieces() -> None:
+    rounds, parsed, events = 0, list[int](), list[int]()
+
+    async def count() -> None:
+        nonlocal rounds
+        while True:
+            rounds += 1
+            await asyncio.sleep(0)
+
+    class Wire(h11.Connection):
+        def next_event(self) -> Any:
+            event = super().next_event()
+            (parsed if isinstance(event, h11.Request) else events).append(rounds)
+            return event
+
+    body = b"1\r\na\r\n" * 6_000 + b"0\r\n\r\n"
+    data = get("/a", "Transfer-Encoding: chunked", method="POST") + body + get("/b", *["A:"] * 1_000, LAST)
+    counter = asyncio.create_task(count())
+    with patch.object(h11, "Connection", Wire):
+        async with serving() as port:
+            texts = await asyncio.gather(*(talk(port, data) for _ in range(10)))
+    counter.cancel()
+    assert [text.count(b"HTTP/1.1 200 OK") for text in texts] == [2] * 10
+    assert len(parsed) == len(set(parsed)) == 20
+    assert max(Counter(events).values()) <= http.READ_BYTES // 6 + 2
 
 
 async def test_who_does_not_read_holds_a_chunk_and_is_cut_off() -> None:
