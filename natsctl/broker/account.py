@@ -19,7 +19,7 @@ import msgspec
 
 from natsctl.api.subject_index import Steps, SubjectIndex
 from natsctl.api.subjects import matches
-from natsctl.broker.deferred_work import LONG_SUBJECT_BYTES, MANY_SUBS, SUBS_STEP
+from natsctl.broker.deferred_work import LONG_SUBJECT_BYTES, SUBS_STEP
 from natsctl.broker.imports.account_config import AccountConfig, SubjectMap
 from natsctl.broker.imports.mappings import Mappings
 from natsctl.broker.ordered_jobs import begun
@@ -244,13 +244,17 @@ class Account:
 
     def end_subscriptions(self, subs: dict[bytes, Subscription] | dict[int, Subscription]) -> None:
         """End subscriptions that their session or stream no longer has: at once, or in later turns if they are many."""
-        if len(subs) > MANY_SUBS or sum(map(_removal_cost, subs.values())) > MANY_SUBS:
+        broker, cost = self.broker, len(subs)
+        if cost <= broker.removals_left:
+            cost = sum(map(_removal_cost, subs.values()))
+        if cost > broker.removals_left:
             if next(iter(subs.values())).session is None:
                 for sub in subs.values():
                     sub.handler, sub.run, sub.take_all = not_mine, None, None
             self.routes.begin_leaving()
-            self.broker.long_work.add(self._removing(subs), self)
+            broker.long_work.add(self._removing(subs), self)
             return
+        broker.removals_left -= cost
         for sub in subs.values():
             self.unsubscribe(sub)
 

@@ -20,7 +20,7 @@ from natsctl.broker.account import Account, Traffic
 from natsctl.broker.auth.credentials import Delegation, Grant, LoginRefusal
 from natsctl.broker.auth.login import ACCOUNT_FULL
 from natsctl.broker.broker_options import BrokerOptions, Rng
-from natsctl.broker.deferred_work import SLICE_NS, LongWork
+from natsctl.broker.deferred_work import MANY_SUBS, SLICE_NS, LongWork
 from natsctl.broker.event_listener import EventListener
 from natsctl.broker.imports.account_config import GLOBAL_ACCOUNT, UNLIMITED, AccountConfig
 from natsctl.broker.imports.account_imports import AccountImports, ImportChain, ImportChange
@@ -113,6 +113,7 @@ class Broker:
         "options",
         "pending_logins",
         "pings_left",
+        "removals_left",
         "rng",
         "secret_rng",
         "server_id",
@@ -179,6 +180,8 @@ class Broker:
         """Return when something else is due that should be in time."""
         self.pings_left = PINGS_A_LOOK
         """Pings that this call of `tick` may still send."""
+        self.removals_left = MANY_SUBS
+        """Subscriptions that may still be removed at once in this turn: thousands of clients may be closed in one."""
         self.look_ns = NEVER_NS
         """Time of the shell's next call of `tick`, monotonic clock."""
         self.hurry: Callable[[], None] = _do_nothing
@@ -406,6 +409,7 @@ class Broker:
         """Return the sessions that have output or want to be closed, and start a new list."""
         dirty = self.dirty
         self.dirty = []
+        self.removals_left = MANY_SUBS
         return dirty
 
     def tick(self) -> int:

@@ -326,6 +326,23 @@ def test_what_a_client_with_many_subscriptions_leaves_is_removed_in_slices() -> 
     assert session.left_count == 4 * MANY_SUBS + 1
 
 
+def test_what_many_clients_leave_that_are_closed_at_once_is_removed_in_slices() -> None:
+    harness = broker()
+    sessions = [crowd(harness, 99) for _ in range(50)]
+    before = harness.subscriptions
+    for session in sessions:
+        session.close(CloseReason.KICKED)
+    assert harness.subscriptions == before - MANY_SUBS, "no more is removed inside the calls"
+    assert set(sessions) <= set(harness.take_dirty())
+    assert not harness.account("$G").has_interest(b"t.7")
+    removed = removed_in_turns(harness)
+    assert max(removed) == SUBS_STEP
+    assert sum(removed) == 50 * 100 - MANY_SUBS
+    last = crowd(harness, 99)
+    last.close(CloseReason.KICKED)
+    assert not harness.long_work, "a few of the next turn are removed at once"
+
+
 def test_a_client_that_has_left_receives_nothing_while_its_subscriptions_are_removed() -> None:
     harness = broker()
     session, other, requester = crowd(harness, 2 * MANY_SUBS), client(harness), client(harness)
