@@ -941,8 +941,10 @@ no_auth_user: e
 """
 
 
-async def to_many(peers: Peers, count: int, user: str, line: str, publish: Callable[[], Awaitable[None]]) -> None:
-    """Subscribe many times on one connection, as `line` says, and publish ten messages to all subscriptions."""
+async def to_many(
+    peers: Peers, count: int, user: str, line: str, publish: Callable[[], Awaitable[None]], each: int = 0
+) -> None:
+    """Subscribe many times on one connection, as `line` says, and publish ten times; `each` messages arrive then."""
     parts = urlsplit(peers.url)
     reader, writer = await asyncio.open_connection(parts.hostname, parts.port, limit=1 << 22)
     login = json.dumps({"verbose": False, **({"user": user, "pass": "p"} if user else {})})
@@ -951,8 +953,8 @@ async def to_many(peers: Peers, count: int, user: str, line: str, publish: Calla
     await reader.readuntil(b"PONG\r\n")
     for _ in range(10):
         await publish()
-        for _ in range(count):
-            await reader.readuntil(b" 0\r\n\r\n")
+        for _ in range(each or count):
+            await reader.readuntil(b"\r\n\r\n")
     await closed([writer])
 
 
@@ -985,6 +987,18 @@ async def many_republished(peers: Peers, count: int) -> None:
     """Publish to a stream that republishes to many subscriptions."""
     await create(peers, subjects=["in"], republish={"src": "in", "dest": "s.x", "headers_only": True})
     await to_many(peers, count, "", "SUB s.x SID", partial(publish_to_many, peers, b"in"))
+
+
+@sized("publish: republished to 200 at a time", 20, 200, 2_000)
+async def many_to_republish(peers: Peers, count: int) -> None:
+    """Publish messages at once to a stream that republishes each to 200 subscriptions."""
+    await create(peers, subjects=["in"], republish={"src": "in", "dest": "s.x", "headers_only": True})
+
+    async def publish() -> None:
+        for _ in range(count // 10):
+            peers.client.publish(b"in", b"")
+
+    await to_many(peers, 200, "", "SUB s.x SID", publish, count * 20)
 
 
 async def publish_to_many(peers: Peers, subject: bytes = b"s.x") -> None:

@@ -305,6 +305,8 @@ class Account:
         for sub in route[2]:
             if sub.handler(subject, reply, header, payload, origin) is not False:
                 recipients += 1
+        if recipients > 1 and origin is None:
+            self.postponed.count(recipients)
         return recipients
 
     def run_recipient(self, subject: bytes, origin: Session, headed: bool) -> PublishBatchHandler | None:
@@ -632,6 +634,8 @@ class Account:
         for sub in handlers:
             if sub.take(to, subject, reply, header, payload, origin) is not False:
                 recipients += 1
+        if recipients > 1 and origin is None:
+            self.postponed.count(recipients)
         return recipients
 
     def _delivering(

@@ -4,7 +4,8 @@ Theory of operation. A session looks for the routes of its message in slices bef
 Messages of the server itself (answers, republished messages, advisories, deliveries of consumers) have no session that
 could wait. In an account with a `wide` table, such a message waits here if its route is unknown and the walks since the
 last turn have cost much; so do all later ones, so that the order stays. They wait, too, while a message is delivered to
-very many recipients in parts. The walks and the parts go on in later turns, as part of `broker.long_work`. Sessions of
+very many recipients in parts, or after many deliveries (a commit may have thousands of messages to republish, each to
+hundreds of clients). The walks and the parts go on in later turns, as part of `broker.long_work`. Sessions of
 the account stop publishing while much waits. Questions whether a subject has interest (`sought`) share the cost and the
 turns.
 """
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 AT_ONCE_COST: Final = 64
 """Cost of the walks that are made at once, between two turns of the waiting messages: some milliseconds."""
+DELIVERIES_AT_ONCE: Final = 4096
+"""Deliveries of the server's messages to several recipients that are made at once: two milliseconds."""
 STEP_COST: Final = 8
 """Cost of one step of a walk; one that ends before its first step costs 1."""
 MUCH_BYTES: Final = 4 << 20
@@ -38,14 +41,16 @@ MAX_SOUGHT: Final = 128
 class PostponedMessages:
     """The waiting messages of one account, in their order."""
 
-    __slots__ = ("_account", "_budget", "_deliveries", "_is_running", "_sought", "_waiting", "any", "bytes")
+    __slots__ = (
+        "_account", "_budget", "_deliveries", "_deliveries_left", "_is_running", "_sought", "_waiting", "any", "bytes",
+    )  # fmt: skip
 
     def __init__(self, account: Account) -> None:
         self._account = account
         self._waiting: deque[tuple[ImportHop | None, bytes, bytes, bytes, bytes, bytes]] = deque()
         self._deliveries: deque[Iterator[None]] = deque()
         self._sought: dict[bytes, None] = {}
-        self._budget = AT_ONCE_COST
+        self._budget, self._deliveries_left = AT_ONCE_COST, DELIVERIES_AT_ONCE
         self._is_running = False
         self.bytes = 0
         self.any = False
@@ -80,6 +85,13 @@ class PostponedMessages:
         self._deliveries.append(parts)
         self.any = True
         self._start()
+
+    def count(self, deliveries: int) -> None:
+        """Count deliveries of a message of the server; after very many, the next messages wait for later turns."""
+        self._deliveries_left -= deliveries
+        if self._deliveries_left <= 0:
+            self.any = True
+            self._start()
 
     def finds(self, subject: bytes) -> bool:
         """Return whether the route of a subject is known; if that takes long, it is found in later turns."""
@@ -116,7 +128,6 @@ class PostponedMessages:
                 for _ in self._deliveries[0]:
                     yield
                 self._deliveries.popleft()
-                self.any = bool(self._deliveries or self._waiting)
             if self._sought:
                 subject = next(iter(self._sought))
                 while not routes.walked(subject, lambda: False):
@@ -128,7 +139,8 @@ class PostponedMessages:
                     yield
                 self._deliver_first()
                 yield
-        self._is_running, self._budget = False, AT_ONCE_COST
+        self._is_running = self.any = False
+        self._budget, self._deliveries_left = AT_ONCE_COST, DELIVERIES_AT_ONCE
 
     def _deliver_first(self) -> None:
         account, hops = self._account, self._account.broker.hops
@@ -139,6 +151,6 @@ class PostponedMessages:
         try:
             account.deliver_now(to, *message)
         finally:
-            self.any = bool(self._deliveries or self._waiting)
+            self.any = bool(self._deliveries or self._waiting) or self._deliveries_left <= 0
             if hop is not None:
                 hops.leave()

@@ -1025,3 +1025,38 @@ def test_publishers_wait_while_the_server_has_much_for_very_many(
         [body for to, body in told if to == sid] == [b"%d" % each for each in range(10, 100)] for sid in range(20)
     )
     assert not account.postponed.any and account.postponed.bytes == 0
+
+
+@pytest.mark.parametrize("handled", [False, True])
+def test_many_messages_of_the_server_to_several_are_delivered_in_turns(
+    handled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A commit may have thousands of messages to republish."""
+    monkeypatch.setattr("natsctl.broker.postponed.DELIVERIES_AT_ONCE", 10)
+    harness, heard_by = broker(), list[bytes]()
+    account = harness.account("$G")
+    for _ in range(3):
+        if handled:
+            account.subscribe(b"s", lambda subject, reply, header, payload, origin: heard_by.append(payload))
+        else:
+            client(harness).receive(b"SUB s 1\r\n")
+    listener = client(harness)
+    listener.receive(b"SUB last 1\r\n")
+
+    def deliveries() -> list[bytes]:
+        for session in harness.sessions.values():
+            heard_by.extend(re.findall(rb"MSG s 1 1\r\n(.)", b"".join(session.take_output())))
+        return heard_by
+
+    for _ in range(2):
+        heard_by.clear()
+        for body in b"abcdefghij":
+            assert account.publish(b"s", b"", b"", b"%c" % body)
+        account.answer_all([(b"last", b"")])
+        assert len(deliveries()) == 12 and heard(listener) == b""
+        assert work_off(harness) >= 6
+        assert heard(listener) == b"MSG last 1 0\r\n\r\n"
+        found = deliveries()
+        assert sorted(found) == sorted(b"abcdefghij"[at : at + 1] for at in range(10) for _ in range(3))
+        assert found == sorted(found) or not handled
+        assert not account.postponed.any
