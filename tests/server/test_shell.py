@@ -23,6 +23,7 @@ from natsctl.server.shell import (
     FLUSHES_A_LOOK,
     GATHER_NS,
     HANDSHAKES_S,
+    LATE,
     MAX_LINES,
     MAX_PAUSE_NS,
     READ_BYTES,
@@ -38,12 +39,16 @@ class DueCalls:
 
     def __init__(self) -> None:
         self.due: list[Callable[[], None]] = []
+        self.now = 0.0
+
+    def time(self) -> float:
+        return self.now
 
     def call_soon(self, callback: Callable[[], None]) -> None:
         self.due.append(callback)
 
     def call_later(self, delay_s: float, callback: Callable[[], None]) -> Any:
-        return None
+        return SimpleNamespace(when=self.time, cancel=lambda: None)
 
     def run(self) -> int:
         due, self.due = self.due, []
@@ -132,6 +137,29 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("slow")
+def test_write_deadlines_that_are_missed_together_are_looked_at_in_slices(loop: DueCalls) -> None:
+    log, aborted = ListLog(), list[str]()
+    shell = Shell(cast(Any, loop), log, Broker(VirtualClock(), random.Random(1)), None, 10.0)
+    clients = [LostConnection(shell) for _ in range(3 * LATE)]
+    for client in clients:
+        transport = SimpleNamespace(abort=partial(aborted.append, client.session.log_name))
+        vars(client).update(blocked_since=1.0, waiting_bytes=9, blocked_bytes=9, slow_since=0.0, transport=transport)
+    relieved, ended = clients[-1], clients[-2]
+    shell.start()
+    loop.now = 12.0
+    shell._tick()
+    assert not aborted
+    relieved.blocked_since = 0.0
+    shell.connections.pop(ended.session)
+    for _ in range(2):
+        loop.run()
+        shell._tick()
+    assert len(aborted) == 2 * LATE
+    loop.run()
+    assert aborted == [client.session.log_name for client in clients[:-2]], "in order, each once"
+    assert shell.broker.slow_consumers == 3 * LATE - 2
+
+
 def test_handshakes_that_come_together_are_answered_in_slices(loop: DueCalls, shell: Shell) -> None:
     arrived = [SecuredClient(shell) for _ in range(50)]
     unread = dict.fromkeys(arrived)
