@@ -1141,6 +1141,21 @@ async def reported_subscriptions(peers: Peers, count: int) -> None:
     await reported(peers, *(("CONNZ", options) for options in connz), *(("SUBSZ", options) for options in subsz))
 
 
+@sized("system: subscriptions to one subject", 1_000, 10_000, 100_000)
+async def reported_subscribers(peers: Peers, count: int) -> None:
+    """Ask for, and count, the subscribers of a subject with very many."""
+    for first in range(0, count, 10_000):
+        numbers = range(first, min(first + 10_000, count))
+        peers.client.send(b"".join(b"SUB s.x s%d\r\n" % number for number in numbers))
+        await peers.client.flush()
+    await reported(peers, ("SUBSZ", {"subscriptions": True, "test": "s.x"}))
+    system = await RawClient.connect(peers.url, user="sys", **{"pass": "sys"})
+    for subject in ("s.x", "s.*", ">"):
+        body = json.dumps({"acc": "$G", "subject": subject}).encode()
+        await system.request(b"$SYS.REQ.ACCOUNT.NSUBS", body, ANSWER_WITHIN_S)
+    await system.close()
+
+
 HTTP_PORT: Final = free_port()
 HTTP: Final = f'http: "127.0.0.1:{HTTP_PORT}"\n'
 

@@ -327,7 +327,7 @@ _ORDERS: Final[dict[str, tuple[_Key, bool]]] = {
     "": _CID,
     "cid": _CID,
     "start": _CID,
-    "subs": (lambda broker, one: len(_subjects(one)) or getattr(one, "left_count", 0), True),
+    "subs": (lambda broker, one: len(one.remote_interest if is_leaf(one) else one.subs or range(one.left_count)), True),
     "pending": (lambda broker, one: one.pending_bytes, True),
     "msgs_to": (lambda broker, one: one.out_msgs, True),
     "msgs_from": (lambda broker, one: one.in_msgs, True),
@@ -388,9 +388,11 @@ def _found(accounts: list[Account], test: bytes) -> Making[tuple[int, Iterator[t
     if test:
         taking = []
         for account in accounts:
-            taking += [(account, sub) for sub in account.routes.subs.matching(test)]
+            nodes, _, _ = yield from account.routes.subs.walking(test.split(b"."))
+            taking += [(account, node) for node in nodes]
             yield
-        return len(taking), iter(taking)
+        found = ((account, sub) for account, node in taking for sub in tuple(node.owners))
+        return sum(len(node.owners) for _, node in taking), found
     every = ((account, sub) for account in accounts for sub in account.routes.subs)
     return sum(account.subscriptions for account in accounts), every
 

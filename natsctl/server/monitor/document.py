@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-Making: TypeAlias = Generator[None, None, T]
+Making: TypeAlias = Generator[Any, None, T]
 """A value made in steps, so that other work can be done between them."""
 
 

@@ -7,7 +7,7 @@ module is imported with the first request.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from enum import IntEnum
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Final, get_args, get_origin, get_type_hints
@@ -22,6 +22,7 @@ from natsctl.api.subject_index import Steps, finish
 from natsctl.api.subjects import is_literal, is_subset
 from natsctl.api.times import format_time
 from natsctl.broker.broker import Broker
+from natsctl.broker.deferred_work import LONG_SUBJECT_BYTES
 from natsctl.broker.info import server_info
 from natsctl.broker.refusals import CloseReason
 from natsctl.broker.session import Session
@@ -36,7 +37,7 @@ from natsctl.server.monitor.cluster import (
     raftz,
     routez,
 )
-from natsctl.server.monitor.connz import ConnzOptions, SubszOptions, connz, subsz
+from natsctl.server.monitor.connz import LOOKED_AT, ConnzOptions, SubszOptions, connz, subsz
 from natsctl.server.monitor.document import Making, pieces
 from natsctl.server.monitor.healthz import HealthzOptions, healthz
 from natsctl.server.monitor.jsz import JszOptions, jsz, jsz_account
@@ -57,7 +58,6 @@ from natsctl.server.system.requests import ALL_SERVERS, Responder, SystemRequest
 
 if TYPE_CHECKING:
     from natsctl.broker.account import Account
-    from natsctl.broker.subscription import Subscription
     from natsctl.server.instance import ServerInstance
     from natsctl.server.system.account import AccountEvents, StatszHeartbeat
 
@@ -360,21 +360,25 @@ def send_elsewhere(broker: Broker, cid: int) -> None:
     session.send_info(lame_duck=True)
 
 
-def subscribers(account: Account, subject: str, queue: bytes | None = None) -> int:
+def subscribers(account: Account, subject: str, queue: bytes | None = None) -> Making[int]:
     """Return the number of clients' subscriptions that take a literal `subject`, or that a pattern covers.
 
     With `queue`, only of that group.
     """
-    if is_literal(subject):
-        clients, groups, _ = account.routes.find(subject.encode())
-        recipients = (() if queue is not None else clients, *groups)
-        return sum(_counted((recipient[1] for recipient in group), queue) for group in recipients)
-    covered = (sub for sub in account.routes.subs if is_subset(sub.subject.decode("utf-8", "replace"), subject))
-    return _counted(covered, queue)
-
-
-def _counted(subs: Iterable[Subscription], queue: bytes | None) -> int:
-    return sum(1 for sub in subs if sub.session is not None and (queue is None or sub.queue == queue))
+    every, literal, count, cost = iter(account.routes.subs), is_literal(subject), 0, 0
+    if literal:
+        nodes, _, _ = yield from account.routes.subs.walking(subject.encode().split(b"."))
+        every = (sub for node in nodes for sub in tuple(node.owners))
+    for sub in every:
+        if sub.session is not None and queue in (None, sub.queue):
+            if literal or is_subset(sub.subject.decode("utf-8", "replace"), subject):
+                count += 1
+            cost += (len(sub.subject) + len(subject)) // LONG_SUBJECT_BYTES
+        cost += 1
+        if cost >= LOOKED_AT:
+            yield
+            cost = 0
+    return count
 
 
 STATSZ_FORMAT: Final = RequestFormat("StatszEventOptions")
@@ -486,17 +490,17 @@ class SystemResponders:
         if request.reply and asked is not None and asked.acc in ("", name) and account is not None and account.sessions:
             self._accounts.publish(account, request.reply)
 
-    def _answer_nsubs(self, request: SystemRequest) -> None:
+    def _answer_nsubs(self, request: SystemRequest) -> Iterator[object]:
         asked = _read(request.body, SubscribersRequest)
         account = self._broker.accounts.get(asked.acc) if asked is not None else None
         if request.reply and asked is not None and account is not None and account.sessions:
-            self._responses.send(request, subscribers(account, asked.subject))
+            self._responses.send(request, (yield from subscribers(account, asked.subject)))
 
-    def _answer_subscribers(self, request: SystemRequest) -> None:
+    def _answer_subscribers(self, request: SystemRequest) -> Iterator[object]:
         if request.reply and request.origin is not None:
             subject, _, queue = request.body.decode("utf-8", "replace").strip().partition(" ")
             group = queue.split(" ")[0].encode() if queue else None
-            self._responses.send(request, subscribers(request.origin.account, subject, group))
+            self._responses.send(request, (yield from subscribers(request.origin.account, subject, group)))
 
 
 def _read(body: bytes, model: type[Any]) -> Any:

@@ -5,6 +5,7 @@ import json
 import random
 from collections.abc import Callable
 from types import SimpleNamespace
+from unittest.mock import patch
 
 import cramjam
 import msgspec
@@ -13,11 +14,13 @@ import pytest
 from natsctl.api import codec
 from natsctl.api.headers import COMPRESS_STEP, compressing
 from natsctl.api.subject_index import finish
+from natsctl.api.subjects import is_subset
 from natsctl.broker.broker import Broker
 from natsctl.broker.broker_options import BrokerOptions
 from natsctl.broker.imports.account_config import AccountConfig
-from natsctl.server.monitor.connz import ConnzOptions
+from natsctl.server.monitor.connz import LOOKED_AT, ConnzOptions
 from natsctl.server.monitor.healthz import HealthzOptions
+from natsctl.server.system import answers
 from natsctl.server.system.answers import RequestFormat, ServerFilter
 from natsctl.server.system.requests import MAX_RUN, MAX_WAITING, MAX_WAITING_BYTES, RUN_NS, RequestQueue, SystemRequest
 from tests.support.clock import VirtualClock
@@ -170,6 +173,21 @@ def test_subscribers_are_counted_where_clients_are(net: Net) -> None:
     assert net.answer("$SYS.DEBUG.SUBSCRIBERS", b"debug.x q") == 1
     assert net.answer("$SYS.DEBUG.SUBSCRIBERS", b"debug.x") == 1
     assert net.answer("$SYS.DEBUG.SUBSCRIBERS", b"debug.x other") == 0
+
+
+@pytest.mark.parametrize("subject", ["foo.7", "foo.*"])
+def test_many_subscribers_are_counted_in_steps(net: Net, subject: str) -> None:
+    client = net.client("one", "A")
+    for _ in range(3 * LOOKED_AT):
+        client.subscribe("foo.7")
+    steps = answers.subscribers(net.broker.accounts["A"], subject)
+    with patch.object(answers, "is_subset", wraps=is_subset) as compare:
+        looked = []
+        while next(steps, answers) is not answers:
+            looked.append(compare.call_count)
+            compare.reset_mock()
+    assert len(looked) >= 3 and max(looked) <= LOOKED_AT
+    assert net.answer("$SYS.REQ.ACCOUNT.NSUBS", {"acc": "A", "subject": subject}) == 3 * LOOKED_AT
 
 
 def test_the_end_is_told_once_and_nothing_after_it(net: Net) -> None:
