@@ -15,8 +15,8 @@ responder under the domain's name. Source: nats-server, the mapping table of a d
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -128,6 +128,10 @@ class AccountLifecycle:
 
 RUN_MIN: Final = 32
 """Least share of a turn's budget that a runnable gets, messages."""
+RUN_COST: Final = 16
+"""Cost of one run in a turn's budget, next to its messages: a consumer that delivers one takes 20 to 40 µs."""
+TIMERS_NS: Final = 2_000_000
+"""Time of one call of the timers; thousands may be due in the same moment, and the others follow in the next call."""
 
 
 def _unreadable(key: str, why: str) -> str:
@@ -170,7 +174,7 @@ class Engine:
         self.unreadable: dict[str, str] = {}
         self.disk_full = DiskFullAdvisories(self)
         self.open_batches = OpenBatches(self.options.batches)
-        self._ready: dict[Runnable, None] = {}
+        self._ready: OrderedDict[Runnable, None] = OrderedDict()
         self.closed: dict[StreamStore, None] = {}
         """Streams that a job keeps closed (work.py)."""
         self._recovered = False
@@ -292,21 +296,12 @@ class Engine:
     def run_ready(self, budget: int) -> bool:
         """Run the ready queue once, `budget` messages in all, and return whether more is waiting."""
         waiting = self._ready
-        if not waiting:
-            return False
-        self._ready = {}
-        for index, runnable in enumerate(waiting):
-            if budget <= 0:
-                self._ready = (
-                    dict.fromkeys(islice(waiting, index, None)) | self._ready
-                )  # before consumers that have run
+        for left in range(len(waiting), 0, -1):
+            if budget <= 0 or not waiting:
                 break
-            try:
-                budget -= runnable.run(max(budget // (len(waiting) - index), RUN_MIN))
-            except BaseException:  # the fault of one costs the others no turn
-                self._ready = dict.fromkeys(islice(waiting, index + 1, None)) | self._ready
-                raise
-        return bool(self._ready)
+            runnable, _ = waiting.popitem(last=False)
+            budget -= RUN_COST + runnable.run(max(budget // left, RUN_MIN))
+        return bool(waiting)
 
     # Time
 
@@ -318,9 +313,11 @@ class Engine:
         return mine
 
     def run_timers(self) -> None:
-        """Do everything that is due, in the store too."""
-        now_ns = self.clock.monotonic_ns()
+        """Do what is due, in the store too; the rest of very much in the next call."""
+        clock = self.clock
+        now_ns = clock.monotonic_ns()
         stored = self.store.next_deadline_ns()
         if stored is not None and stored <= now_ns:
             self.store.run_timers()
-        self.timers.run(now_ns)
+        until_ns = clock.monotonic_ns() + TIMERS_NS
+        self.timers.run(now_ns, lambda: clock.monotonic_ns() > until_ns)

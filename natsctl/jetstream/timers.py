@@ -66,17 +66,23 @@ class EngineTimers:
             self._cancelled -= 1
         return heap[0][0] if heap else None
 
-    def run(self, now_ns: int) -> int:
-        """Call everything due and return how many were called; what callbacks arm waits for the next run."""
-        last, called = self._number, 0
-        while self._heap and self._heap[0][0] <= now_ns and self._heap[0][1] <= last:
-            timer = heappop(self._heap)[2]
+    def run(self, now_ns: int, is_over: Callable[[], bool] = lambda: False) -> int:
+        """Call what is due until the time `is_over`, at least one timer, and return how many were called.
+
+        What callbacks arm waits for the next run.
+        """
+        last, called, heap = self._number, 0, self._heap
+        while heap and heap[0][0] <= now_ns and heap[0][1] <= last:
+            timer = heappop(heap)[2]
             callback, timer.callback = timer.callback, None
             if callback is None:
                 self._cancelled -= 1
             else:
                 callback()
                 called += 1
+                heap = self._heap  # the call may have swept it
+            if is_over():
+                break
         return called
 
     def cancelled(self) -> None:

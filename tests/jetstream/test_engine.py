@@ -1,5 +1,6 @@
 """Timers, the ready queue and the life of accounts."""
 
+from natsctl.jetstream.engine import RUN_COST, TIMERS_NS
 from natsctl.jetstream.timers import POPS_AT_ONCE, SWEEP_FROM, EngineTimers
 from tests.support.jet import Jet
 from tests.support.machine import Machine
@@ -33,6 +34,59 @@ def test_very_many_cancelled_timers_leave_in_several_looks() -> None:
         timer.cancel()
     assert [timers.next_ns() for _ in range(4)] == [POPS_AT_ONCE, 2 * POPS_AT_ONCE, count, count]
     assert timers.run(count) == len(timers) + count == count
+
+
+def test_very_many_timers_of_one_moment_are_called_in_several_runs() -> None:
+    timers, called = EngineTimers(), list[int]()
+    for number in range(10):
+        timers.at(1, lambda number=number: called.append(number))  # type: ignore[misc]
+    timers.at(1, lambda: called.append(-1)).cancel()
+    runs = []
+    while timers.next_ns() is not None:
+        looks = iter((False, False, True))
+        runs.append(timers.run(1, lambda looks=looks: next(looks)))  # type: ignore[misc]
+    assert runs == [3, 3, 3, 1]
+    assert called == [*range(10)]
+
+
+def test_a_run_of_the_timers_ends_when_its_time_is_over() -> None:
+    machine, called = Machine(), list[int]()
+    due_ns = machine.clock.monotonic_ns()
+
+    def slow() -> None:
+        called.append(1)
+        machine.clock.advance(TIMERS_NS // 4)
+
+    for _ in range(100):
+        machine.engine.timers.at(due_ns, slow)
+    machine.engine.run_timers()
+    assert len(called) == 5
+    assert machine.engine.next_deadline_ns() == due_ns
+
+
+class CountedRun:
+    """A part with one message, such as a consumer."""
+
+    runs = 0
+
+    def run(self, budget: int) -> int:
+        self.runs += 1
+        return 1
+
+
+def test_a_turn_runs_only_so_many_parts_and_the_others_before_those_that_have_run() -> None:
+    engine, parts, runs = Machine().engine, [CountedRun() for _ in range(300)], 2048 // RUN_COST
+    for part in parts:
+        engine.ready(part)
+    assert engine.run_ready(2048)
+    assert 100 < sum(part.runs for part in parts) <= runs
+    ran = [part for part in parts if part.runs]
+    for part in ran:
+        engine.ready(part)
+    for _ in range(2):
+        engine.run_ready(2048)
+    assert all(part.runs for part in parts)
+    assert parts[0].runs == 2
 
 
 def test_nothing_waits_on_an_idle_machine() -> None:
