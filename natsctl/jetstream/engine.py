@@ -313,7 +313,7 @@ class Engine:
         return mine
 
     def run_timers(self) -> None:
-        """Do what is due, in the store too; the rest of very much in the next call."""
+        """Do everything that is due, in the store too; the rest of very much in the next call."""
         clock = self.clock
         now_ns = clock.monotonic_ns()
         stored = self.store.next_deadline_ns()

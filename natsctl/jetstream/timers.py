@@ -67,7 +67,7 @@ class EngineTimers:
         return heap[0][0] if heap else None
 
     def run(self, now_ns: int, is_over: Callable[[], bool] = lambda: False) -> int:
-        """Call what is due until the time `is_over`, at least one timer, and return how many were called.
+        """Call due timers until the time `is_over`, at least one, and return how many were called.
 
         What callbacks arm waits for the next run.
         """
