@@ -665,6 +665,37 @@ async def checked_messages(peers: Peers, count: int) -> None:
     await peers.client.flush()
 
 
+@sized("consumer: waiting requests", 500, 5_000, 50_000)
+async def waiting_requests(peers: Peers, count: int) -> None:
+    """Open pull requests that expire together, ask for the info meanwhile, and delete the consumer of others."""
+    await create(peers, subjects=["s.>"])
+    config = {"durable_name": "C", "ack_policy": "explicit", "max_waiting": count}
+    await api(peers, "CONSUMER.DURABLE.CREATE.A.C", {"stream_name": "A", "config": config})
+    for body in (b'{"batch":1,"expires":2000000000}', b'{"batch":1}'):
+        request = b"PUB $JS.API.CONSUMER.MSG.NEXT.A.C IN.%%d %d\r\n%b\r\n" % (len(body), body)
+        peers.client.send(b"SUB IN.* in\r\n" + b"".join([request % number for number in range(count)]))
+        await api(peers, "CONSUMER.INFO.A.C", {})
+        peers.client.send(b"UNSUB in\r\n" if body[-2:] == b"1}" else b"")
+        await asyncio.sleep(2.5)
+    await api(peers, "CONSUMER.INFO.A.C", {})
+    await api(peers, "CONSUMER.DELETE.A.C", {})
+
+
+@sized("consumer: crowd of one stream", 100, 1_000, 10_000)
+async def consumer_crowd(peers: Peers, count: int) -> None:
+    """Publish and delete messages that as many consumers take, then delete the stream."""
+    await create(peers, subjects=["s.>"], max_consumers=count, max_msgs=10)
+    for number in range(count):
+        config = {"durable_name": f"C{number}", "filter_subject": "s.*", "deliver_subject": "to.me"}
+        body = json.dumps({"stream_name": "A", "config": {"ack_policy": "explicit", **config}}).encode()
+        peers.client.publish(b"$JS.API.CONSUMER.DURABLE.CREATE.A.C%d" % number, body)
+    peers.client.send(b"SUB to.me me\r\n")
+    peers.client.send(b"".join([b"PUB s.%d 0\r\n\r\n" % number for number in range(100)]))
+    await api(peers, "STREAM.INFO.A", {})
+    peers.client.send(b"UNSUB me\r\n")
+    await api(peers, "STREAM.DELETE.A", {})
+
+
 @sized("consumer: list of large ones", 25, 250)
 async def large_consumers(peers: Peers, count: int) -> None:
     """List consumers with as much metadata and as many filters as a hundred kilobytes hold."""

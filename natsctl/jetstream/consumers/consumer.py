@@ -112,7 +112,9 @@ class Lifetime:
         consumer = self._consumer
         now_ns = consumer.engine.clock.monotonic_ns()
         pull = not consumer.config.deliver_subject
-        if consumer.delivery.active():
+        if isinstance(consumer.delivery, PullDelivery) and consumer.delivery.prune():
+            self._inactivity.no_later_than(now_ns)
+        elif consumer.delivery.active():
             if pull:
                 self._inactivity.no_later_than(now_ns + self._threshold_ns)
         elif consumer.delivery.idle_since_ns + self._threshold_ns > now_ns:
@@ -466,6 +468,12 @@ class Consumer:
     @property
     def deliver_subject(self) -> bytes:
         return self.config.deliver_subject.encode()
+
+    def describing(self) -> Steps[ConsumerInfo]:
+        """Return the consumer's info; there may be very many pull requests to count."""
+        if isinstance(self.delivery, PullDelivery):
+            yield from self.delivery.pruning()
+        return self.info()
 
     def info(self) -> ConsumerInfo:
         state, clock = self.state, self.engine.clock

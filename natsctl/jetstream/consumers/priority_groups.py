@@ -26,7 +26,7 @@ from natsctl.jetstream.timers import Alarm
 
 if TYPE_CHECKING:
     from natsctl.jetstream.consumers.consumer import Consumer
-    from natsctl.jetstream.consumers.pull import WaitingPull
+    from natsctl.jetstream.consumers.waiting_pulls import WaitingPull
 
 
 MISMATCH: Final = b"NATS/1.0 423 Nats-Pin-Id mismatch\r\n\r\n"
@@ -120,14 +120,9 @@ class Priority:
             return PullVerdict.SERVE
         return PullVerdict.WRONG_PIN if request.pin_id else PullVerdict.PASS
 
-    def enqueue(self, waiting: list[WaitingPull], request: WaitingPull) -> None:
-        """Queue a request after all others, or after the others of its priority."""
-        if self.policy is PriorityPolicy.PRIORITIZED:
-            for place, other in enumerate(waiting):
-                if other.priority > request.priority:
-                    waiting.insert(place, request)
-                    return
-        waiting.append(request)
+    def rank(self, request: WaitingPull) -> int:
+        """Return the rank of a request: others of a higher one come after it."""
+        return request.priority if self.policy is PriorityPolicy.PRIORITIZED else 0
 
 
 def is_group_name(name: str) -> bool:

@@ -1,13 +1,12 @@
 """Pull delivery: open requests, served in turn with one message each.
 
 Theory of operation. `waiting` is the queue: its head gets the next message and, if it wants more, goes to the tail (or
-where the priority policy puts it). `wanted` is the sum of what all of them still want, so that no more is read from the
-store than can be handed out. A request ends with a status message (served ones end silently), and a request without a
-subscriber on its reply subject is detected by the failed send and dropped silently; its message goes to the next
-request.
+after the others of its priority). No more is read from the store than all of them still want. A request ends with a
+status message (served ones end silently), and a request without a subscriber on its reply subject is detected by the
+failed send and dropped silently; its message goes to the next request.
 
-One alarm serves the deadlines and idle heartbeats of all requests: each call checks every open request (max_waiting
-bounds their number).
+One alarm serves the deadlines and idle heartbeats of all requests. There may be very many (max_waiting has no limit),
+so that each call and each run handles some of them, and the next one the others.
 
 The body of a request is nothing, a whole number or a JSON object; anything else asks for one message, as in
 nats-server. A number below 1 is served one message, and the status of its end counts from the number that was sent.
@@ -17,6 +16,8 @@ Source: nats-server, consumer.go nextReqFromMsg and processNextMsgRequest.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -29,7 +30,9 @@ from natsctl.api.units import format_duration
 from natsctl.jetstream.api_level import is_refused
 from natsctl.jetstream.consumers.delivery_budget import READ_BATCH
 from natsctl.jetstream.consumers.priority_groups import MISMATCH, WRONG_PIN, Pin, Priority, PullVerdict, priority_of
+from natsctl.jetstream.consumers.waiting_pulls import WaitingPull, WaitingPulls
 from natsctl.jetstream.timers import Alarm
+from natsctl.store.steps import Steps, pieces
 
 if TYPE_CHECKING:
     from natsctl.broker.subscription import Delivery
@@ -43,12 +46,8 @@ MAX_WAITING: Final = b"NATS/1.0 409 Exceeded MaxWaiting\r\n\r\n"
 CONSUMER_DELETED: Final = b"NATS/1.0 409 Consumer Deleted\r\n\r\n"
 PUSH_BASED: Final = b"NATS/1.0 409 Consumer is push based\r\n\r\n"
 _BAD_REQUEST: Final = b"NATS/1.0 400 Bad Request - %b\r\n\r\n"
-_WITH_PENDING: Final = b"NATS/1.0 %b\r\nNats-Pending-Messages: %d\r\nNats-Pending-Bytes: %d\r\n\r\n"
 
 MAX_PRIORITY: Final = 9
-UNRANKED: Final = 1 << 31
-"""Priority of a request without one: after all others."""
-
 INT64: Final = 1 << 63
 """Sizes at and above this are refused."""
 
@@ -65,64 +64,6 @@ class PullRequestError(Exception):
     def __init__(self, block: bytes) -> None:
         super().__init__(block)
         self.block = block
-
-
-class WaitingPull:
-    """One open pull request; times are monotonic ns, 0 = none."""
-
-    __slots__ = (
-        "bytes_left",
-        "debt",
-        "delivered",
-        "expires_ns",
-        "group",
-        "heartbeat_ns",
-        "last_ns",
-        "left",
-        "min_ack_pending",
-        "min_pending",
-        "no_wait",
-        "pin_id",
-        "priority",
-        "reply",
-        "seen_seq",
-    )
-
-    def __init__(self, reply: bytes, asked: PullRequest, now_ns: int, formal: bool, seen_seq: int) -> None:
-        """Store a request; `formal`: it came as JSON and may contain a group, a pin or a priority.
-
-        `seen_seq` is the stream's last sequence on arrival: before it can be read, nothing ends for want of messages.
-        """
-        self.reply = reply
-        self.seen_seq = seen_seq
-        self.left = max(asked.batch, 1)
-        self.debt = min(asked.batch - 1, 0)
-        self.bytes_left = asked.max_bytes
-        self.expires_ns = now_ns + asked.expires if asked.expires else 0
-        self.heartbeat_ns = max(asked.idle_heartbeat, 0)
-        self.no_wait = asked.no_wait
-        self.last_ns = now_ns
-        self.delivered = 0
-        self.group = asked.group
-        self.pin_id = asked.id
-        self.min_pending = asked.min_pending
-        self.min_ack_pending = asked.min_ack_pending
-        self.priority = asked.priority if formal else UNRANKED
-
-    def ends_without_messages(self) -> bool:
-        """Return whether there being nothing (more) to deliver ends this request."""
-        return self.no_wait and (self.delivered > 0 or not self.expires_ns)
-
-    def next_event_ns(self) -> int:
-        """Return when this request must be checked, 0 for never."""
-        if not self.heartbeat_ns:
-            return self.expires_ns
-        beat = self.last_ns + self.heartbeat_ns
-        return min(beat, self.expires_ns) if self.expires_ns else beat
-
-    def ended(self, status: bytes) -> bytes:
-        """Return the status block of an end, with the messages and bytes still missing."""
-        return _WITH_PENDING % (status, self.left + self.debt, self.bytes_left)
 
 
 def parse_request(body: bytes) -> tuple[PullRequest, bool]:
@@ -186,15 +127,43 @@ def _misuse(config: ConsumerConfig, asked: PullRequest) -> bytes:
 
 _HEARTBEAT: Final = b"NATS/1.0 100 Idle Heartbeat\r\nNats-Last-Consumer: %d\r\nNats-Last-Stream: %d\r\n\r\n"
 
+LOOKS: Final = 2048
+"""Requests that one run passes over in search of one that takes the message."""
+END_COST: Final = 16
+"""Cost of the end of one of them, in requests that are only passed over."""
+LOOKS_OF_MESSAGE: Final = 4
+"""Requests that are passed over at the cost of one message."""
+AT_ONCE: Final = 256
+"""Requests that end, get heartbeats or are examined for congestion at once."""
+PRUNED_AT_ONCE: Final = 1024
+"""Requests that are examined for a subscriber at once: less than a millisecond."""
+
 
 class PullDelivery:
-    __slots__ = ("_alarm", "_available", "_consumer", "_unacked", "idle_since_ns", "priority", "waiting", "wanted")
+    __slots__ = (
+        "_alarm",
+        "_available",
+        "_circle",
+        "_consumer",
+        "_looks",
+        "_passed",
+        "_unacked",
+        "_unpruned",
+        "idle_since_ns",
+        "priority",
+        "waiting",
+    )
 
     def __init__(self, consumer: Consumer) -> None:
         self._consumer = consumer
         self._alarm = Alarm(consumer.engine.timers, self._look)
-        self.waiting: list[WaitingPull] = []
-        self.wanted = 0
+        self.waiting = WaitingPulls()
+        self._unpruned: Iterator[WaitingPull] = iter(())
+        """Requests that `prune` is still to examine."""
+        self._looks = self._passed = 0
+        """Requests that this run may still pass over, and that were passed over since one took a message."""
+        self._circle: tuple[object, ...] = ()
+        """What that depended on."""
         self.priority: Priority | None = priority_of(consumer)
         self._available = self._unacked = 0
         self.idle_since_ns = consumer.engine.clock.monotonic_ns()
@@ -209,10 +178,15 @@ class PullDelivery:
         self._alarm.cancel()
         if self.priority is not None:
             self.priority.stop()
-        waiting, self.waiting, self.wanted = self.waiting, [], 0
-        if deleted:
-            for request in waiting:
+        waiting, self.waiting = self.waiting, WaitingPulls()
+        if deleted and waiting:
+            self._consumer.stream.js.work.begin(self._ending_all([*waiting]))
+
+    def _ending_all(self, waiting: Sequence[WaitingPull]) -> Steps[None]:
+        for piece in pieces(waiting):
+            for request in piece:
                 self._status(request.reply, CONSUMER_DELETED)
+            yield len(piece)
 
     def configure(self) -> None:
         """Read the priority policy from the configuration; a pin stays where the policy stays."""
@@ -222,6 +196,9 @@ class PullDelivery:
             if old is not None:
                 old.stop()
             self.priority = fresh
+            waiting, self.waiting = self.waiting, WaitingPulls()
+            for request in waiting:
+                self._queue(request)
 
     def shut_down(self) -> None:
         """End every request because the server stops, so that clients look for the consumer again."""
@@ -251,11 +228,35 @@ class PullDelivery:
         return self.num_waiting() > 0
 
     def num_waiting(self) -> int:
-        """Drop requests without a subscriber on the reply subject, and return the number of open ones."""
-        has_interest = self._consumer.account.has_interest
-        for request in [r for r in self.waiting if not has_interest(r.reply)]:
-            self._close(request)
+        """Drop requests as `prune` does, and return the number of open ones."""
+        self.prune()
         return len(self.waiting)
+
+    def prune(self) -> bool:
+        """Drop requests without a subscriber on the reply subject; of very many, examine the next ones.
+
+        Return whether all that were examined were dropped and others follow.
+        """
+        if len(self.waiting) <= PRUNED_AT_ONCE:
+            return self._drop_dead([*self.waiting]) < 0
+        examined = [*islice(self._unpruned, PRUNED_AT_ONCE)]
+        if len(examined) < PRUNED_AT_ONCE:
+            self._unpruned = iter([*self.waiting])
+            examined = [*islice(self._unpruned, PRUNED_AT_ONCE)]
+        return self._drop_dead(examined) == PRUNED_AT_ONCE
+
+    def pruning(self) -> Steps[None]:
+        """Drop all requests without a subscriber on the reply subject."""
+        for piece in pieces([*self.waiting]):
+            self._drop_dead(piece)
+            yield len(piece)
+
+    def _drop_dead(self, requests: Sequence[WaitingPull]) -> int:
+        has_interest, waiting = self._consumer.account.has_interest, self.waiting
+        dead = [request for request in requests if not has_interest(request.reply) and request in waiting]
+        for request in dead:
+            waiting.remove(request)
+        return len(dead)
 
     # Requests
 
@@ -293,11 +294,7 @@ class PullDelivery:
         if asked.expires < 0:
             self._status(reply, request.ended(b"408 Request Timeout"))
             return
-        if self.priority is None:
-            self.waiting.append(request)
-        else:
-            self.priority.enqueue(self.waiting, request)
-        self.wanted += request.left
+        self._queue(request)
         event = request.next_event_ns()
         if event:
             self._alarm.no_later_than(event)
@@ -307,6 +304,10 @@ class PullDelivery:
             consumer.schedule()
         else:
             consumer.undelivered.look_at_end()
+
+    def _queue(self, request: WaitingPull) -> None:
+        self._circle = ()
+        self.waiting.add(request, self.priority.rank(request) if self.priority is not None else 0)
 
     def _refuse_pin(self, asked: PullRequest) -> bytes:
         """Return the status for a request with an outdated pin, b"" for any other; the pinned client's holds it."""
@@ -327,7 +328,7 @@ class PullDelivery:
         refusal = b""
         if not available and not asked.expires:
             refusal = NO_MESSAGES
-        elif available and self.num_waiting() and available < self.wanted:
+        elif available and self.num_waiting() and available < self.waiting.wanted:
             refusal = REQUESTS_PENDING
         if refusal:
             self.idle_since_ns = consumer.engine.clock.monotonic_ns()
@@ -338,25 +339,24 @@ class PullDelivery:
     def run(self, budget: int) -> int:
         """Hand out messages, redeliveries first, until they have cost the `budget`; return their cost."""
         consumer = self._consumer
-        sent = 0
+        sent, self._looks = 0, LOOKS
         while sent < budget and self._find_request():
-            cost = consumer.budget.cost(self.waiting[0].reply)
+            cost = consumer.budget.cost(self.waiting.head().reply)
             if consumer.redelivery.queued:
                 self._available, self._unacked = consumer.undelivered.count + 1, len(consumer.state.pending)
                 number = consumer.retry.deliver(self._hand_out)
             else:
                 number = self._deliver(max((budget - sent) // cost, 1))
             if not number:
-                self._nothing_more()
+                if self._looks > 0:
+                    self._nothing_more()
                 break
             sent += number * cost
-            if (
-                consumer.undelivered.count <= 0
-                and not consumer.redelivery.queued
-                and not any(each.ends_without_messages() for each in self.waiting)
-            ):
+            if consumer.undelivered.count <= 0 and not consumer.redelivery.queued and not self.waiting.ending:
                 break  # the next round would find as much
-        return sent
+        if self._looks <= 0 and self.waiting:
+            consumer.schedule()
+        return sent + (LOOKS - self._looks) // LOOKS_OF_MESSAGE
 
     def rest(self) -> None:
         """End the requests of a paused consumer that do not wait."""
@@ -368,9 +368,15 @@ class PullDelivery:
         held_up = not consumer.lifetime.paused and (
             consumer.budget.pacing() or (not consumer.redelivery.queued and not consumer.budget.room())
         )
-        if not held_up:
-            for request in [r for r in self.waiting if self._ends_without_messages(r)]:
-                self._end(request, NO_MESSAGES)
+        if not held_up and self._end_idle():
+            consumer.schedule()
+
+    def _end_idle(self) -> bool:
+        """End requests that a lack of messages ends; return whether there may be more of them."""
+        ended = [*islice(filter(self._ends_without_messages, self.waiting.ending), AT_ONCE)]
+        for request in ended:
+            self._end(request, NO_MESSAGES)
+        return len(ended) == AT_ONCE
 
     def _ends_without_messages(self, request: WaitingPull) -> bool:
         """Return whether a lack of messages ends a request: all messages received before it can be read."""
@@ -381,20 +387,21 @@ class PullDelivery:
         """Move a request of a client that reads fast enough to the head; return False if there is no such request."""
         congested = self._consumer.budget.congested
         if self.priority is not None:
-            return bool(self.waiting) and not congested(self.waiting[0].reply)
-        for _ in range(len(self.waiting)):
-            if not congested(self.waiting[0].reply):
+            return bool(self.waiting) and not congested(self.waiting.head().reply)
+        for _ in range(min(len(self.waiting), AT_ONCE)):
+            request = self.waiting.head()
+            if not congested(request.reply):
                 return True
-            self.waiting.append(self.waiting.pop(0))
+            self.waiting.postpone(request)
         return False
 
     def _deliver(self, budget: int) -> int:
         consumer = self._consumer
-        messages = consumer.budget.take(min(budget, self.wanted, consumer.budget.room(), READ_BATCH))
+        messages = consumer.budget.take(min(budget, self.waiting.wanted, consumer.budget.room(), READ_BATCH))
         if not messages:
             return 0
         deliveries = consumer.budget.deliveries(messages)
-        request = self.waiting[0]
+        request = self.waiting.head()
         if self.priority is None and len(self.waiting) == 1 and request.bytes_left <= 0:
             done = self._hand_all(request, deliveries)
         else:
@@ -412,22 +419,18 @@ class PullDelivery:
     def _hand_all(self, request: WaitingPull, deliveries: list[Delivery]) -> int:
         """Send to the only open request and return the number of sent messages; it must want at least as many."""
         done = self._consumer.account.send_all(request.reply, deliveries)
-        request.left -= done
-        request.delivered += done
-        request.last_ns = self.idle_since_ns = self._consumer.engine.clock.monotonic_ns()
-        self.wanted -= done
+        self.idle_since_ns = self._consumer.engine.clock.monotonic_ns()
+        self.waiting.delivered(request, done, self.idle_since_ns)
         if done < len(deliveries):
-            self._close(request)
-        elif request.left <= 0:
-            self.waiting.pop(0)
+            self.waiting.remove(request)
         return done
 
     def _hand_out(self, subject: bytes, reply: bytes, header: bytes, payload: bytes, now_ns: int) -> bool:
         """Send one message to the next request that accepts it; return False if no request is left."""
         send, waiting, pin = self._consumer.account.deliver, self.waiting, self.pin
         vacant = pin is not None and not pin.id
-        while waiting:
-            request = waiting[0]
+        while waiting and self._looks > 0:
+            request = waiting.head()
             if self.priority is not None or request.expires_ns or request.bytes_left > 0:
                 served = self._request_for(len(subject) + len(reply) + len(header) + len(payload), vacant, now_ns)
                 if served is None:
@@ -436,14 +439,19 @@ class PullDelivery:
             if send(request.reply, subject, reply, pin.stamp(header) if pin is not None else header, payload):
                 self._took(request, now_ns)
                 return True
-            self._close(request)
+            waiting.remove(request)
+            self._looks -= END_COST
         return False
 
     def _request_for(self, size: int, vacant: bool, now_ns: int) -> WaitingPull | None:
         """Move the request for the next message to the head and return it; requests that cannot take it end."""
-        waiting, priority, passed = self.waiting, self.priority, 0
-        while waiting:
-            request = waiting[0]
+        waiting, priority, pin = self.waiting, self.priority, self.pin
+        if priority is not None:
+            circle = (self._available, self._unacked, pin and pin.id, len(waiting))
+            self._passed = self._passed if circle == self._circle else 0
+            self._circle = circle
+        while waiting and self._looks > 0:
+            request = waiting.head()
             if request.expires_ns and request.expires_ns <= now_ns:
                 self._end(request, request.ended(b"408 Request Timeout"))
                 continue
@@ -453,14 +461,16 @@ class PullDelivery:
                     self._end(request, request.ended(WRONG_PIN))
                     continue
                 if verdict is PullVerdict.PASS:
-                    waiting.append(waiting.pop(0))
-                    passed += 1
-                    if passed >= len(waiting):
+                    waiting.postpone(request)
+                    self._looks -= 1
+                    self._passed += 1
+                    if self._passed >= len(waiting):
+                        self._circle, self._looks = (), max(self._looks, 1)
                         return None
                     continue
             if request.bytes_left > 0 and not self._fits(request, size):
-                if vacant and priority is not None and priority.pin is not None:
-                    priority.pin.release()
+                if vacant and pin is not None:
+                    pin.release()
                 continue
             return request
         return None
@@ -472,35 +482,24 @@ class PullDelivery:
             return False
         request.bytes_left -= size
         if not request.bytes_left:
-            self.wanted -= request.left - 1
+            self.waiting.wanted -= request.left - 1
             request.left, request.debt = 1, 0
         return True
 
     def _took(self, request: WaitingPull, now_ns: int) -> None:
         """Count the message that the head of the queue got."""
-        request.left -= 1
-        request.delivered += 1
-        request.last_ns = self.idle_since_ns = now_ns
-        self.wanted -= 1
-        if request.left <= 0:
-            self.waiting.pop(0)
-            if request.bytes_left > 0:
-                self._status(request.reply, request.ended(b"409 Batch Completed"))
-        elif len(self.waiting) > 1:
-            if self.priority is None:
-                self.waiting.append(self.waiting.pop(0))
-            else:
-                self.priority.enqueue(self.waiting, self.waiting.pop(0))
+        self.idle_since_ns, self._circle = now_ns, ()
+        self.waiting.delivered(request, 1, now_ns)
+        if request.left > 0:
+            self.waiting.postpone(request)
+        elif request.bytes_left > 0:
+            self._status(request.reply, request.ended(b"409 Batch Completed"))
 
     # Ends
 
-    def _close(self, request: WaitingPull) -> None:
-        """Remove a request from the queue without a status."""
-        self.waiting.remove(request)
-        self.wanted -= request.left
-
     def _end(self, request: WaitingPull, status: bytes) -> None:
-        self._close(request)
+        self.waiting.remove(request)
+        self._looks -= END_COST
         self.idle_since_ns = self._consumer.engine.clock.monotonic_ns()
         self._status(request.reply, status)
 
@@ -509,19 +508,22 @@ class PullDelivery:
 
     def _look(self) -> None:
         """End expired requests, send idle heartbeats, and arm the timer for the next event."""
-        consumer = self._consumer
+        consumer, waiting = self._consumer, self.waiting
         now_ns = consumer.engine.clock.monotonic_ns()
-        for request in tuple(self.waiting):
+        for _ in range(AT_ONCE):
+            request = waiting.due(now_ns)
+            if request is None:
+                break
             if request.expires_ns and request.expires_ns <= now_ns:
                 self._end(request, request.ended(b"408 Request Timeout"))
-            elif self._ends_without_messages(request) and not consumer.scheduled:
-                self._end(request, NO_MESSAGES)
-            elif request.heartbeat_ns and request.last_ns + request.heartbeat_ns <= now_ns:
-                request.last_ns = now_ns
-                beat = _HEARTBEAT % (consumer.state.delivered_cseq, consumer.undelivered.position)
-                self._status(request.reply, beat)
-        if self.waiting and consumer.undelivered.count <= 0 and not consumer.lifetime.paused and consumer.budget.room():
+                continue
+            request.last_ns = now_ns
+            beat = _HEARTBEAT % (consumer.state.delivered_cseq, consumer.undelivered.position)
+            self._status(request.reply, beat)
+            waiting.watch(request)
+        more = not consumer.scheduled and self._end_idle()
+        if waiting and consumer.undelivered.count <= 0 and not consumer.lifetime.paused and consumer.budget.room():
             consumer.undelivered.look_at_end()
-        events = [event for event in (r.next_event_ns() for r in self.waiting) if event]
-        if events:
-            self._alarm.no_later_than(min(events))
+        event_ns = now_ns if more else waiting.next_event_ns()
+        if event_ns:
+            self._alarm.no_later_than(event_ns)

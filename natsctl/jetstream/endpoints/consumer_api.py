@@ -272,9 +272,9 @@ def _find(js: JetStreamAccount, request: ApiRequest) -> Consumer:
     return consumer
 
 
-def info(js: JetStreamAccount, request: ApiRequest) -> Outcome:
+def info(js: JetStreamAccount, request: ApiRequest) -> Steps[Outcome]:
     consumer = _find(js, request)
-    answer = recast(consumer.info(), answers.ConsumerInfoAnswer)
+    answer = recast((yield from consumer.describing()), answers.ConsumerInfoAnswer)
     api_level.show(answer, js.engine.broker.options.version)
     return answer
 

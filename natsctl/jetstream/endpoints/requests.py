@@ -256,7 +256,7 @@ def encoding_page(answer: Model, key: str, page: Sequence[Stream | Consumer]) ->
     """Return an answer with the infos of a page in the list `key`, encoded one by one: each may have a megabyte."""
     infos: list[bytes] = []
     for each in page:
-        raw = encode((yield from each.describing()) if isinstance(each, Stream) else each.info())
+        raw = encode((yield from each.describing()))
         infos += (b"," if infos else b"[", raw)
         yield INFO_COST + len(raw) // BYTES_PER_COST
     if infos:

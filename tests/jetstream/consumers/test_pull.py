@@ -1,7 +1,16 @@
 """Pull delivery as a client sees it on the wire."""
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest import mock
+
 import pytest
 
+from natsctl.broker.account import Account
+from natsctl.broker.session import Session
+from natsctl.jetstream import work
+from natsctl.jetstream.consumers import pull
 from tests.support.jet import SECOND, Jet, numbers, texts
 
 
@@ -132,3 +141,115 @@ def test_the_original_rhythm_holds_a_one_shot_open_until_the_end(jet: Jet) -> No
     assert texts(jet.heard(sid)) == ["1"]
     jet.advance(2)
     assert texts(jet.heard(sid)) == ["2", "<404 No Messages>"]
+
+
+MANY = 500
+BOUND = 64
+"""Requests that may be looked at in one call of the loop, with the bounds of `bounded`."""
+
+
+@contextmanager
+def bounded(jet: Jet) -> Iterator[list[int]]:
+    """Lower the bounds, and count the statuses and checks of interest in each call of the loop."""
+    counts, engine = [0], jet.machine.engine
+
+    def counted(call: Callable[..., Any]) -> Callable[..., Any]:
+        def count(*args: Any) -> Any:
+            counts[-1] += 1
+            return call(*args)
+
+        return count
+
+    def lap(call: Callable[..., Any]) -> Callable[..., Any]:
+        def begin(*args: Any) -> Any:
+            counts.append(0)
+            found = call(*args)
+            counts.append(0)
+            return found
+
+        return begin
+
+    bounds = {"LOOKS": 64, "END_COST": 4, "AT_ONCE": 16, "PRUNED_AT_ONCE": 16}
+    with (
+        mock.patch.multiple(pull, **bounds),
+        mock.patch.multiple(work, FIRST_SLICE=16, SLICE=16),
+        mock.patch("natsctl.store.steps.STEP", 16),
+        mock.patch.object(Account, "has_interest", counted(Account.has_interest)),
+        mock.patch.object(Account, "publish", counted(Account.publish)),
+        mock.patch.object(Account, "deliver", counted(Account.deliver)),
+        mock.patch.object(engine, "run_ready", lap(engine.run_ready)),
+        mock.patch.object(engine, "run_timers", lap(engine.run_timers)),
+        mock.patch.object(Session, "receive", lap(Session.receive)),
+    ):
+        yield counts
+
+
+def many_requests(jet: Jet, body: bytes) -> tuple[Jet, bytes]:
+    """Open many requests on a connection of their own; return it and its subscription."""
+    other = Jet(jet.machine)
+    sid = other.listen("in.*")
+    for number in range(MANY):
+        other.wire.publish("$JS.API.CONSUMER.MSG.NEXT.S.C", body, f"in.{number}")
+    return other, sid
+
+
+def test_very_many_requests_expire_in_parts(jet: Jet) -> None:
+    jet.consumer(max_waiting=MANY)
+    other, sid = many_requests(jet, b'{"batch": 2, "expires": 5000000000, "idle_heartbeat": 2000000000}')
+    with bounded(jet) as counts:
+        jet.advance(6)
+    heard = [message.header[:12] for message in other.heard(sid)]
+    assert heard == [b"NATS/1.0 100"] * 2 * MANY + [b"NATS/1.0 408"] * MANY
+    assert 0 < max(counts) <= BOUND
+
+
+def test_very_many_requests_end_in_parts_for_want_of_messages(jet: Jet) -> None:
+    jet.consumer(max_waiting=MANY, filter_subject="s.none")
+    jet.machine.hold_commits = True
+    jet.wire.publish("s.a")
+    other, sid = many_requests(jet, b'{"no_wait": true}')
+    with bounded(jet) as counts:
+        jet.machine.release_commits()
+    assert [message.header[:12] for message in other.heard(sid)] == [b"NATS/1.0 404"] * MANY
+    assert 0 < max(counts) <= BOUND
+
+
+def test_very_many_requests_of_a_lost_client_are_dropped_in_parts(jet: Jet) -> None:
+    jet.consumer(max_waiting=MANY)
+    other, _ = many_requests(jet, b'{"batch": 1, "expires": 3600000000000}')
+    other.wire.close()
+    here = open_request(jet, b'{"batch": 1, "expires": 3600000000000}', "in.here")
+    with bounded(jet) as counts:
+        jet.publish("a")
+    assert texts(jet.heard(here)) == ["a"]
+    assert 0 < max(counts) <= BOUND
+
+
+def test_very_many_requests_of_a_lost_client_are_counted_in_parts(jet: Jet) -> None:
+    jet.consumer(max_waiting=MANY)
+    other, _ = many_requests(jet, b'{"batch": 1, "expires": 3600000000000}')
+    other.wire.close()
+    with bounded(jet) as counts:
+        assert jet.info()["num_waiting"] == 0
+    assert 0 < max(counts) <= BOUND
+
+
+def test_very_many_requests_learn_in_parts_that_their_consumer_was_deleted(jet: Jet) -> None:
+    jet.consumer(max_waiting=MANY)
+    other, sid = many_requests(jet, b'{"batch": 1, "expires": 3600000000000}')
+    with bounded(jet) as counts:
+        jet.api("CONSUMER.DELETE.S.C")
+    assert [message.header[:12] for message in other.heard(sid)] == [b"NATS/1.0 409"] * MANY
+    assert 0 < max(counts) <= BOUND
+
+
+def test_a_request_above_the_maximum_examines_some_of_very_many(jet: Jet) -> None:
+    jet.consumer(max_waiting=MANY)
+    other, _ = many_requests(jet, b'{"batch": 1, "expires": 3600000000000}')
+    with bounded(jet) as counts:
+        (refused,) = jet.pull(b'{"batch": 1}')
+        assert refused.header[:12] == b"NATS/1.0 409"
+        other.wire.close()
+        jet.pull(b'{"batch": 1, "expires": 3600000000000}', inbox="in.here")
+    assert 0 < max(counts) <= BOUND
+    assert jet.info()["num_waiting"] <= 1
