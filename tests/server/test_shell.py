@@ -136,7 +136,6 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("natsctl.server.shell.time", SimpleNamespace(monotonic=lambda: next(times)))
 
 
-@pytest.mark.usefixtures("slow")
 def test_write_deadlines_that_are_missed_together_are_looked_at_in_slices(loop: DueCalls) -> None:
     log, aborted = ListLog(), list[str]()
     shell = Shell(cast(Any, loop), log, Broker(VirtualClock(), random.Random(1)), None, 10.0)
@@ -160,6 +159,7 @@ def test_write_deadlines_that_are_missed_together_are_looked_at_in_slices(loop: 
     assert shell.broker.slow_consumers == 3 * LATE - 2
 
 
+@pytest.mark.usefixtures("slow")
 def test_handshakes_that_come_together_are_answered_in_slices(loop: DueCalls, shell: Shell) -> None:
     arrived = [SecuredClient(shell) for _ in range(50)]
     unread = dict.fromkeys(arrived)
