@@ -314,6 +314,7 @@ class Consumer:
         self.scheduled = False
         if self.stopped or self.held:
             return 0
+        self.catch_up()
         sent = 0
         if not self.lifetime.paused and self.delivery.ready():
             limit = min(budget, RUN_MESSAGES)
@@ -392,6 +393,12 @@ class Consumer:
     def on_own_messages(self, messages: Sequence[tuple[int, bytes]], number: int) -> None:
         """Record that messages became durable; `number` of them match the filters."""
         if self.undelivered.arrived_own(messages, number) and not self.scheduled and self.delivery.ready():
+            self.schedule()
+
+    def catch_up(self) -> None:
+        """Count the newest messages if they were not announced yet, because they concern very many consumers."""
+        late = self.stream.retention.interest.late
+        if late and late.pop(self, False) is None and self.undelivered.catch_up() and self.delivery.ready():
             self.schedule()
 
     def on_removed(self, seq: int, subject: bytes, reason: str) -> None:
@@ -476,6 +483,7 @@ class Consumer:
         return self.info()
 
     def info(self) -> ConsumerInfo:
+        self.catch_up()
         state, clock = self.state, self.engine.clock
         floor = state.floor()
         info = ConsumerInfo(

@@ -195,6 +195,13 @@ class Undelivered:
         self.count += number
         return True
 
+    def catch_up(self) -> bool:
+        """Count durable messages that were not announced; return whether one can be delivered."""
+        seen_seq, self.seen_seq = self.seen_seq, max(self.seen_seq, self._store.durable_seq)
+        if self.seen_seq > seen_seq:
+            self.count += self._store.count(self._filters, max(seen_seq + 1, self.next_seq), self.seen_seq)
+        return self.count > 0
+
     def removed(self, seq: int, subject: bytes) -> None:
         """Uncount a message that left the stream without being delivered."""
         if seq > self.seen_seq:

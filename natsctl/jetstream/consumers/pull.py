@@ -269,6 +269,7 @@ class PullDelivery:
     def request(self, reply: bytes, body: bytes) -> None:
         if not reply:
             return
+        self._consumer.catch_up()
         try:
             asked, formal = parse_request(body)
         except PullRequestError as refused:

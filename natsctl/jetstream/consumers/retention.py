@@ -15,12 +15,13 @@ acks a message costs one check per consumer, not one per consumer and ack.
 The filters of a consumer are claimed in steps before it is created, and removed in steps after it is deleted.
 The consumers of a subject are cached until a consumer is added, deleted or changes its filters; the cache has a limit.
 A consumer's own filters do not overlap, so none is found twice. A commit counts its messages by subject and passes to
-each of many consumers how many it takes: a consumer that takes none costs nothing.
+each of many consumers how many it takes: a consumer that takes none costs nothing. If that is
+long work, all consumers are `late` instead: each counts in a later turn, or before it looks at its messages.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -46,6 +47,11 @@ MAX_KNOWN: Final = 16_384
 FEW: Final = 16
 """Max number of consumers that each receive every message: finding the matching ones would cost more."""
 
+MANY: Final = 2048
+"""Max number of pairs of a subject and a consumer that a commit announces at once: about two milliseconds."""
+LATE_COST: Final = 4
+"""Cost of a late consumer in a turn's budget, in messages."""
+
 Consumers = tuple["Consumer", ...]
 Stored = tuple[int, bytes]
 """(sequence, subject)"""
@@ -63,10 +69,14 @@ class FilterClaim(Claim):
 
 
 class Interest:
-    __slots__ = ("_claims", "_known", "_known_size", "_long_work", "_patterns", "_unfiltered", "_unfiltered_listed")
+    __slots__ = (
+        "_claims", "_known", "_known_size", "_long_work", "_patterns", "_unfiltered", "_unfiltered_listed", "late",
+    )  # fmt: skip
 
     def __init__(self, long_work: LongWork) -> None:
         """Keep an empty index; many filters are removed from it by `long_work`."""
+        self.late: OrderedDict[Consumer, None] = OrderedDict()
+        """Consumers that are still to count the newest messages (`Consumer.catch_up`)."""
         self._unfiltered: dict[Consumer, None] = {}
         self._unfiltered_listed: Consumers | None = None
         self._claims: dict[Consumer, FilterClaim] = {}
@@ -115,6 +125,7 @@ class Interest:
         self._known.clear()
         self._known_size, self._unfiltered_listed = 0, None
         self._unfiltered.pop(consumer, None)
+        self.late.pop(consumer, None)
         claim = self._claims.pop(consumer, None)
         if claim is not None:
             claim.consumer = None
@@ -153,20 +164,40 @@ class Interest:
             self._known_size += len(known) + 1
         return known
 
-    def announce(self, stored: Sequence[Stored]) -> None:
-        """Pass messages that became durable, ascending and at least one, to the consumers that take them."""
-        if len(self._claims) <= FEW:
+    def announce(self, stored: Sequence[Stored]) -> bool:
+        """Pass messages that became durable, ascending and at least one, to the consumers that take them.
+
+        Return False if consumers are `late` instead.
+        """
+        if len(self._claims) <= FEW and not self.late:
             for consumer in tuple(self._claims):
                 consumer.on_messages(stored)
-            return
+            return True
+        pairs = MANY if self.late else len(self._unfiltered)
+        takers: list[tuple[Consumers, int]] = []
+        for subject, number in Counter([subject for _, subject in stored]).items():
+            takers.append((self._filtering(subject), number))
+            pairs += 1 + len(takers[-1][0])
+            if pairs > MANY:
+                self.late.update(dict.fromkeys(self._claims))
+                return False
         for consumer in tuple(self._unfiltered):
             consumer.on_messages(stored)
         numbers: dict[Consumer, int] = {}
-        for subject, number in Counter([subject for _, subject in stored]).items():
-            for consumer in self._filtering(subject):
+        for consumers, number in takers:
+            for consumer in consumers:
                 numbers[consumer] = numbers.get(consumer, 0) + number
         for consumer, number in numbers.items():
             consumer.on_own_messages(stored, number)
+        return True
+
+    def run(self, budget: int) -> int:
+        """Let late consumers count."""
+        cost = 0
+        while self.late and cost < budget:
+            next(iter(self.late)).catch_up()
+            cost += LATE_COST
+        return cost
 
 
 AT_ONCE: Final = 100_000
@@ -200,6 +231,12 @@ class Retention:
 
     def stop(self) -> None:
         self.removes, self._sweep_seq = False, 0
+        self.interest.late.clear()
+
+    def announce(self, stored: Sequence[Stored]) -> None:
+        """Pass messages that became durable to the consumers, in later turns if that is long work."""
+        if not self.interest.announce(stored):
+            self._stream.engine.ready(self)
 
     def recovered(self) -> None:
         """Sweep messages that were acknowledged before a crash and not yet removed."""
@@ -333,9 +370,15 @@ class Retention:
             self._stream.engine.ready(self)
 
     def run(self, budget: int) -> int:
-        """Examine the next messages of a sweep and remove messages that no consumer needs."""
+        """Let late consumers count; examine the next messages of a sweep, and remove messages that nobody needs."""
         if self._stream.work.defers(self):
             return 0
+        cost = self.interest.run(min(budget, STEP))
+        if self.interest.late:
+            self._stream.engine.ready(self)
+        return cost + self._sweep(budget)
+
+    def _sweep(self, budget: int) -> int:
         store = self._stream.store
         if not self._sweep_seq or not self.removes or not store.healthy:
             self._sweep_seq = 0

@@ -458,7 +458,7 @@ class PublishPipeline:
         if stream.consumers and waiting:
             stored = [(seq, subject) for seq, subject, _ in expanded(waiting) if subject]
             if stored:
-                stream.retention.interest.announce(stored)
+                stream.retention.announce(stored)
 
     def refused(self, durable_seq: int, fault: StoreError) -> None:
         """Answer the publishers of messages above `durable_seq` that they were not kept."""

@@ -6,7 +6,10 @@ from typing import Any
 import pytest
 
 from natsctl.broker.deferred_work import LongWork
+from natsctl.jetstream.consumers import retention
+from natsctl.jetstream.consumers.pending import Undelivered
 from natsctl.jetstream.consumers.retention import FEW, Interest
+from natsctl.jetstream.engine import RUN_MIN
 from natsctl.store.filters import Filters
 from tests.support.jet import Jet, texts
 
@@ -63,8 +66,47 @@ def test_changed_filters_take_effect_among_many_consumers() -> None:
     assert jet.counts("C5")["pending"] == 0
 
 
+def test_very_many_consumers_count_new_messages_in_parts_or_before_they_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retention, "MANY", 40)
+    jet, number = Jet(), 60
+    jet.stream()
+    for consumer in range(number):
+        jet.consumer(f"C{consumer}", filter_subject="s.*")
+    consumers, counts = jet.machine.streams["S"].consumers, [0]
+    arrived, catch_up, run_ready = Undelivered.arrived, Undelivered.catch_up, jet.machine.engine.run_ready
+    jet.machine.hold_commits = True
+    for message in range(10):
+        jet.wire.publish(f"s.{message}")
+    sid = jet.listen("in")
+    jet.wire.publish("$JS.API.CONSUMER.MSG.NEXT.S.C59", b'{"batch": 20, "no_wait": true}', "in")
+
+    def counted(call: Any) -> Any:
+        def count(*args: Any) -> Any:
+            counts[-1] += 1
+            return call(*args)
+
+        return count
+
+    def turn(budget: int) -> bool:
+        counts.append(0)
+        return run_ready(16)
+
+    monkeypatch.setattr(Undelivered, "arrived", counted(arrived))
+    monkeypatch.setattr(Undelivered, "catch_up", counted(catch_up))
+    monkeypatch.setattr(jet.machine.engine, "run_ready", turn)
+    jet.machine.release_commits()
+    assert sum(counts) == number
+    assert max(counts) <= RUN_MIN // retention.LATE_COST
+    assert [message.subject for message in jet.heard(sid)][:10] == [b"s.%d" % message for message in range(10)]
+    assert [consumer.undelivered.count for consumer in consumers.values()] == [10] * (number - 1) + [0]
+
+
+@pytest.mark.parametrize("many", [3, 2048])
 @pytest.mark.parametrize("seed", range(3))
-def test_pending_counts_of_many_consumers_are_those_of_the_store(seed: int) -> None:
+def test_pending_counts_of_many_consumers_are_those_of_the_store(
+    seed: int, many: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retention, "MANY", many)
     rng, jet = random.Random(seed), Jet()
     jet.stream()
     names = [f"C{number}" for number in range(FEW + 4)]
