@@ -657,6 +657,15 @@ async def atomic_batch(peers: Peers, count: int) -> None:
     await peers.client.flush()
 
 
+@sized("publish: digits of a counter", 60, 600, 6_000, 60_000)
+async def long_counter(peers: Peers, count: int) -> None:
+    """Add long numbers to a counter."""
+    await create(peers, subjects=["s.>"], allow_msg_counter=True)
+    for _ in range(100):
+        peers.client.publish(b"s.x", b"", header=b"NATS/1.0\r\nNats-Incr: %b\r\n\r\n" % (b"9" * count))
+    await peers.client.flush()
+
+
 @sized("publish: checked one by one", 1_000, 10_000, 100_000)
 async def checked_messages(peers: Peers, count: int) -> None:
     """Publish into a stream that rewrites each message."""

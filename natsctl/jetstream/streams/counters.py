@@ -8,6 +8,7 @@ from a source has its own total: the increase since its last message is added, a
 from __future__ import annotations
 
 import re
+from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -26,9 +27,10 @@ if TYPE_CHECKING:
 Sources = dict[str, dict[str, str]]
 """Total by subject by stream."""
 
-CHUNK_DIGITS: Final = 4000
-"""Digits that are converted at once: Python refuses more than 4300, and larger numbers are faster in parts."""
+EXACT: Final = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
+"""Adds decimal digits: converting a number of very many digits to binary and back takes more than linear time."""
 
+ZERO: Final = Decimal(0)
 _INCOMPATIBLE: Final = (
     headers.ROLLUP,
     headers.EXPECTED_STREAM,
@@ -51,7 +53,7 @@ _value_decoder: Final = msgspec.json.Decoder(CounterValue | None)
 class Total:
     __slots__ = ("sources", "value")
 
-    def __init__(self, value: int = 0, sources: Sources | None = None) -> None:
+    def __init__(self, value: Decimal = ZERO, sources: Sources | None = None) -> None:
         self.value = value
         self.sources: Sources = sources or {}
 
@@ -138,58 +140,40 @@ def add(stream: Stream, message: PendingMessage, total: Total) -> ApiError | Non
         sources = {stream_name: dict(subjects) for stream_name, subjects in sources.items()}
         increment = _increase_of_source(sources, source, message.subject, total_of_source)
         header = headers.replace(header, headers.INCR, write_number(increment))
-    value = write_number(total.value + increment)
+    value = EXACT.add(total.value, increment)
+    text = write_number(value)
     if sources:
         listed = encode({name: dict(sorted(totals.items())) for name, totals in sorted(sources.items())})
         header = headers.replace(header, headers.COUNTER_SOURCES, listed)
-    body = b'{"val":"%b"}' % value
+    body = b'{"val":"%b"}' % text
     if len(header) + len(body) > stream.engine.broker.options.limits.max_payload:
         return error(ErrCode.STREAM_MESSAGE_EXCEEDS_MAXIMUM)
-    total.value += increment
+    total.value = value
     total.sources = sources
     message.header, message.payload = header, body
-    message.extra = b',"val":"%b"' % value
+    message.extra = b',"val":"%b"' % text
     return None
 
 
-def _increase_of_source(sources: Sources, source: bytes, subject: bytes, total_of_source: int) -> int:
+def _increase_of_source(sources: Sources, source: bytes, subject: bytes, total_of_source: Decimal) -> Decimal:
     """Record the total of a source, and return its increase; `source` is `Nats-Stream-Source`."""
     fields = source.decode("utf-8", "replace").split(" ")
     origin = fields[4] if len(fields) >= 5 else subject.decode("utf-8", "replace")
     totals = sources.setdefault(fields[0], {})
     before = read_number(totals.get(origin, "").encode())
     totals[origin] = write_number(total_of_source).decode()
-    return total_of_source - before
+    return EXACT.subtract(total_of_source, before)
 
 
-def _number_in(value: CounterValue | None) -> int:
-    return read_number((value.val or "").encode()) if value is not None else 0
+def _number_in(value: CounterValue | None) -> Decimal:
+    return read_number((value.val or "").encode()) if value is not None else ZERO
 
 
-def read_number(text: bytes) -> int:
+def read_number(text: bytes) -> Decimal:
     """Return the number that a text begins with, 0 when it begins with none."""
     match = _NUMBER.match(text)
-    if match is None:
-        return 0
-    digits = match[0].lstrip(b"+-")
-    return -_of_digits(digits) if text.startswith(b"-") else _of_digits(digits)
+    return Decimal(0 if match is None else match[0].decode())
 
 
-def _of_digits(digits: bytes) -> int:
-    if len(digits) <= CHUNK_DIGITS:
-        return int(digits)
-    low = len(digits) // 2
-    return _of_digits(digits[:-low]) * int(10**low) + _of_digits(digits[-low:])
-
-
-def write_number(number: int) -> bytes:
-    return b"-" + _digits_of(-number) if number < 0 else _digits_of(number)
-
-
-def _digits_of(number: int) -> bytes:
-    size = number.bit_length() * 3 // 10
-    if size <= CHUNK_DIGITS:
-        return b"%d" % number
-    low = size // 2
-    upper, lower = divmod(number, 10**low)
-    return _digits_of(upper) + _digits_of(lower).rjust(low, b"0")
+def write_number(number: Decimal) -> bytes:
+    return str(number or 0).encode()  # there is a negative zero
