@@ -657,6 +657,19 @@ async def atomic_batch(peers: Peers, count: int) -> None:
     await peers.client.flush()
 
 
+@sized("publish: atomic batch, patterns", 10, 100, 1_000)
+async def conditional_batch(peers: Peers, count: int) -> None:
+    """Publish a batch whose messages each expect the last sequence of a pattern, among many subjects."""
+    await filled(peers, 100_000, allow_atomic=True)
+    for number in range(1, count + 1):
+        commit = b"Nats-Batch-Commit: 1\r\n" if number == count else b""
+        header = b"NATS/1.0\r\nNats-Batch-Id: b\r\nNats-Batch-Sequence: %d\r\n%b" % (number, commit)
+        header += b"Nats-Expected-Last-Subject-Sequence: 0\r\n"
+        header += b"Nats-Expected-Last-Subject-Sequence-Subject: *.*.y%d\r\n\r\n" % number
+        peers.client.publish(b"s.y", b"", header=header)
+    await peers.client.flush()
+
+
 @sized("publish: digits of a counter", 60, 600, 6_000, 60_000)
 async def long_counter(peers: Peers, count: int) -> None:
     """Add long numbers to a counter."""

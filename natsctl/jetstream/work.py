@@ -107,6 +107,14 @@ class Work:
             finally:  # a fault in one call must not leave the stream closed to all others
                 self._continue()
 
+    def begin_in_order(self, steps: Steps[Any]) -> None:
+        """Begin a job that no later call may overtake: published messages are handled in their order."""
+        if self._jobs:
+            self._hold(_Held(self.begin_in_order, (steps,), 1, 0, False))
+        else:
+            self._shut = True
+            self.begin(steps)
+
     def shut(self) -> None:
         """Hold all other calls until the present job has ended; without one there is nothing to wait for."""
         self._shut = self._running

@@ -1,11 +1,12 @@
 """Atomic batches: messages that are stored together or not at all, and the checks of messages in batches.
 
 Theory of operation. The messages of a batch (`Nats-Batch-Id`) are staged in memory in the order of
-`Nats-Batch-Sequence`, each answered with an empty message. The one that commits has them all checked, each against the
-stream as the ones before it will leave it; only then anything is stored, as one batch of the store. Whatever goes wrong
-before that forgets the batch and leaves the stream as it was; a batch interrupted by a crash was never acknowledged. A
-batch that is silent for `BatchLimits.timeout_ns` is forgotten, too; `_open` has batches in the order of their last
-message, so that the first is the next to time out. Source: server/stream.go, ADR-50.
+`Nats-Batch-Sequence`, each answered with an empty message. The one that commits has them all checked, in steps that
+later messages wait for, each against the stream as the ones before it will leave it; only then anything is stored, as
+one batch of the store. Whatever goes wrong before that forgets the batch and leaves the stream as it was; a batch
+interrupted by a crash was never acknowledged. A batch that is silent for `BatchLimits.timeout_ns` is forgotten, too;
+`_open` has batches in the order of their last message, so that the first is the next to time out. Source:
+server/stream.go, ADR-50.
 
 The order of checks differs from single messages (publish_checks.py), and some headers mean less inside a batch. Fast
 batches use the same checks, each message with an `Ahead` of its own. Source: server/jetstream_batching.go.
@@ -31,10 +32,12 @@ from natsctl.jetstream.streams.schedule_pattern import PURGE, check_schedule, ch
 from natsctl.jetstream.timers import Alarm
 from natsctl.store.filters import Filters
 from natsctl.store.message import file_size, memory_size
+from natsctl.store.steps import STEP
 
 if TYPE_CHECKING:
     from natsctl.jetstream.streams.pending_message import PendingMessage
     from natsctl.jetstream.streams.stream import Stream
+    from natsctl.store.steps import Steps
 
 
 Outcome = ApiError | int
@@ -274,7 +277,8 @@ class AtomicBatches:
             return self._abandon(batch_id, BatchAbandonReason.INCOMPLETE, error(ErrCode.INSUFFICIENT_RESOURCES))
         if commit is not None:
             self._close(batch_id)
-            return self._store(batch_id, batch, message, ends)
+            self._stream.work.begin_in_order(self._storing(batch_id, batch, message.reply, ends))
+            return None
         batch.due_ns = self._stream.engine.clock.monotonic_ns() + limits.timeout_ns
         self._alarm.no_later_than(batch.due_ns)
         self._stream.pipeline.acks.answer(message.reply, b"")
@@ -294,32 +298,41 @@ class AtomicBatches:
         total.staged_bytes += size
         return True
 
-    def _store(self, batch_id: bytes, batch: AtomicBatch, last: PendingMessage, ends: bool) -> ApiError | None:
-        """Check all messages and store them, or return the reason against it."""
-        stream, ahead = self._stream, Ahead()
-        for message in batch.messages:
+    def _storing(self, batch_id: bytes, batch: AtomicBatch, reply: bytes, ends: bool) -> Steps[None]:
+        """Check all messages and store them, or answer the reason against it."""
+        pipeline, messages = self._stream.pipeline, batch.messages
+        refusal = yield from self._checking(messages)
+        if refusal is not None:
+            pipeline.acks.refuse(reply, refusal)
+            return
+        for message in messages:
+            message.reply = b""
+        stored = messages[-1]
+        if ends:
+            stored.header = headers.append(stored.header, ((headers.BATCH_COMMIT, b"1"),))
+        stored.reply = reply
+        stored.extra = batch_of_ack(batch_id, len(messages))
+        pipeline.store_batch(messages)
+
+    def _checking(self, messages: list[PendingMessage]) -> Steps[ApiError | None]:
+        stream, ahead, cost = self._stream, Ahead(), 0
+        for message in messages:
             stream.pipeline.map_subject(message)
             if headers.EXPECTED_LAST_MSG_ID in message.fields:
                 return error(
                     ErrCode.ATOMIC_PUBLISH_UNSUPPORTED_HEADER_BATCH, header=headers.EXPECTED_LAST_MSG_ID.decode()
                 )
+            yield from checks.preparing(stream, message)
             outcome = check(stream, ahead, message)
+            if isinstance(outcome, ApiError):
+                return outcome
             if outcome:
-                return (
-                    outcome
-                    if isinstance(outcome, ApiError)
-                    else error(ErrCode.ATOMIC_PUBLISH_CONTAINS_DUPLICATE_MESSAGE)
-                )
+                return error(ErrCode.ATOMIC_PUBLISH_CONTAINS_DUPLICATE_MESSAGE)
             message.extra = b""
-        reply = last.reply
-        for message in batch.messages:
-            message.reply = b""
-        stored = batch.messages[-1]
-        if ends:
-            stored.header = headers.append(stored.header, ((headers.BATCH_COMMIT, b"1"),))
-        stored.reply = reply
-        stored.extra = batch_of_ack(batch_id, len(batch.messages))
-        stream.pipeline.store_batch(batch.messages)
+            cost += stream.pipeline.cost_of(message)
+            if cost >= STEP:
+                yield cost
+                cost = 0
         return None
 
     # Batches that end without a commit

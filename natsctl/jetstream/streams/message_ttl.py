@@ -294,7 +294,7 @@ class MessageTtl:
     def run(self, budget: int) -> int:
         """Remove the next expired messages, or sweep, and schedule another call if more are left."""
         stream, store, engine = self._stream, self._stream.store, self._stream.engine
-        if not store.healthy or not self.active:
+        if not store.healthy or not self.active or self._stream.work.defers(self):
             return 0
         if held_until_ns := engine.clock_watch.held_until_ns():
             self._alarm.no_later_than(held_until_ns)

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from natsctl.jetstream.streams.limits import ContentLimits
     from natsctl.jetstream.streams.stream import Stream
     from natsctl.store.message import Copy
+    from natsctl.store.steps import Steps
 
 
 Waiting = tuple[int, bytes, bytes, bytes]
@@ -106,6 +107,13 @@ FIRST_LINE: Final = b"NATS/1.0\r\n"
 ID_LINE: Final = b"\r\nNats-Msg-Id:"
 ONLY_ID: Final = b"NATS/1.0" + ID_LINE
 """The start of the header block that most publishers with headers send."""
+
+CHECK_COST: Final = 6
+"""Cost of the checks of one message, as in store.steps,"""
+BYTES_PER_COST: Final = 512
+"""of that many bytes of it,"""
+TRANSFORM_BYTES_PER_COST: Final = 32
+"""and of those of the destination of a transform: of one function call with a short result."""
 
 _UNLIMITED: Final = 1 << 62
 _seq_of = itemgetter(0)
@@ -293,6 +301,12 @@ class PublishPipeline:
     def take(self, message: PendingMessage) -> None:
         """Handle one message that may be refused, rewritten or kept for a batch."""
         _clean(message)
+        if headers.EXPECTED_LAST_SUBJECT_SEQ_SUBJECT in message.fields and headers.BATCH_ID not in message.fields:
+            self._stream.work.begin_in_order(self._taking(message))
+        else:
+            self._take(message)
+
+    def _take(self, message: PendingMessage) -> None:
         if control := control_subject(message):
             self.fast.take(message, control)
         elif headers.BATCH_ID in message.fields:
@@ -300,6 +314,10 @@ class PublishPipeline:
         else:
             self.map_subject(message)
             self._check_and_store(message)
+
+    def _taking(self, message: PendingMessage) -> Steps[None]:
+        yield from checks.preparing(self._stream, message)
+        self._take(message)
 
     def store_sourced(self, subject: bytes, header: bytes, payload: bytes) -> bool:
         """Store a message of a source; False when something refuses it for now. A duplicate counts as stored."""
@@ -314,6 +332,12 @@ class PublishPipeline:
         message.own = True
         self.map_subject(message)
         return self._check_and_store(message)
+
+    def cost_of(self, message: PendingMessage) -> int:
+        """Return the cost of a message with all its checks."""
+        config, size = self._stream.config, len(message.header) + len(message.payload)
+        transform = 0 if config.subject_transform is None else len(config.subject_transform.dest)
+        return CHECK_COST + size // BYTES_PER_COST + transform // TRANSFORM_BYTES_PER_COST
 
     def map_subject(self, message: PendingMessage) -> None:
         if self._transform is not None:

@@ -22,6 +22,7 @@ from natsctl.store.message import file_size, memory_size
 
 if TYPE_CHECKING:
     from natsctl.jetstream.streams.stream import Stream
+    from natsctl.store.steps import Steps
 
 
 Check: TypeAlias = "Callable[[Stream, PendingMessage], ApiError | None]"
@@ -67,6 +68,13 @@ def check_sealed(stream: Stream, message: PendingMessage) -> ApiError | None:
 def check_expected_stream(stream: Stream, message: PendingMessage) -> ApiError | None:
     expected = message.fields.get(headers.EXPECTED_STREAM)
     return error(ErrCode.STREAM_NOT_MATCH) if expected is not None and expected != stream.name.encode() else None
+
+
+def preparing(stream: Stream, message: PendingMessage) -> Steps[None]:
+    """Prepare the check of the last sequence on a pattern: it may match very many subjects."""
+    of = message.fields.get(headers.EXPECTED_LAST_SUBJECT_SEQ_SUBJECT)
+    if of:
+        yield from stream.store.preparing(Filters((of,)))
 
 
 def check_expected_subject_seq(stream: Stream, message: PendingMessage) -> ApiError | None:

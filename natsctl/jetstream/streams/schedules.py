@@ -185,7 +185,7 @@ class Schedules:
 
     def run(self, budget: int) -> int:
         store, engine = self._stream.store, self._stream.engine
-        if not store.healthy or not self.active:
+        if not store.healthy or not self.active or self._stream.work.defers(self):
             return 0
         if held_until_ns := engine.clock_watch.held_until_ns():
             self._alarm.no_later_than(held_until_ns)
