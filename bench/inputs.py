@@ -542,6 +542,13 @@ async def many_pings(peers: Peers, count: int) -> None:
     await peers.client.flush()
 
 
+@sized("operations: traced", 1_000, 10_000, 100_000, config=CONFIG + "trace: true\n")
+async def traced_operations(peers: Peers, count: int) -> None:
+    """Send many PINGs and messages at once while the log shows each."""
+    peers.client.send(b"SUB t t\r\n" + b"PUB t 0\r\n\r\n" * count)
+    await many_pings(peers, count)
+
+
 @sized("operations: SUB and UNSUB", 1_000, 10_000, 100_000)
 async def many_subs(peers: Peers, count: int) -> None:
     """Subscribe and unsubscribe, many at once."""

@@ -51,6 +51,8 @@ MUCH_READ_BYTES: Final = 128_000
 
 After a read that fills the buffer, libuv reads the same socket again, up to 32 times.
 """
+TRACED_BYTES: Final = 2 << 10
+"""Size of pieces of input and of output while the protocol is traced: up to 340 lines of the log, of 4 µs each."""
 
 
 class ClientConnection(asyncio.BufferedProtocol):
@@ -120,8 +122,6 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._received(data)
 
     def _received(self, data: bytes) -> None:
-        if self._shell.log.tracing:
-            self._trace(data, sent=False)
         self._shell.received(self, data)
         if len(data) >= MUCH_READ_BYTES:
             self._give_way()
@@ -176,7 +176,7 @@ class ClientConnection(asyncio.BufferedProtocol):
                 size = session.pending_bytes
                 parts = session.take_output()
                 if parts and not self.transport.is_closing():
-                    if size <= LARGE_BYTES or (
+                    if (size <= LARGE_BYTES and not self._shell.log.tracing) or (
                         size <= self.slice_bytes and self._shell.may_write(size / self.slice_bytes)
                     ):
                         self._send(parts)
@@ -195,7 +195,7 @@ class ClientConnection(asyncio.BufferedProtocol):
     @property
     def slice_bytes(self) -> int:
         """Bytes that may be written at once."""
-        return SLICE_BYTES
+        return TRACED_BYTES if self._shell.log.tracing else SLICE_BYTES
 
     @property
     def may_send_more(self) -> bool:
@@ -229,6 +229,14 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def _write(self, data: bytes) -> None:
         self.transport.write(data)
+
+    def traced(self, data: bytes) -> Iterator[bytes]:
+        """Yield input in small pieces, and log each before that."""
+        for at in range(0, len(data), TRACED_BYTES):
+            piece = data[at : at + TRACED_BYTES]
+            if self.session.close_reason is None:
+                self._trace(piece, sent=False)
+            yield piece
 
     def _trace(self, data: bytes, *, sent: bool) -> None:
         log = self._shell.log

@@ -312,16 +312,16 @@ class Shell:
 
     def received(self, connection: ClientConnection, data: bytes) -> None:
         """Pass a chunk to the session, and take the turn at once when much was read."""
-        session = connection.session
+        session, size = connection.session, len(data)
+        pieces = connection.traced(data) if self.log.tracing else None
         if not session.login.connected:
             self.remove_silent(connection)
             if self._are_enough():
                 self._leave_unread()
-                if self._defer(connection, iter((data,)), len(data)):
+                if self._defer(connection, pieces or iter((data,)), size):
                     return
-        size = len(data)
-        if must_wait(session, size) or (size > PIECE_BYTES and count_lines(data) > MANY_LINES):
-            self.received_pieces(connection, cut(data), size)
+        if pieces or must_wait(session, size) or (size > PIECE_BYTES and count_lines(data) > MANY_LINES):
+            self.received_pieces(connection, pieces or cut(data), size)
             return
         self._attend(connection, session.receive, data)
         self._count(session, size)

@@ -10,9 +10,9 @@ from typing import Any, cast
 import pytest
 
 from natsctl.broker.broker import Broker
-from natsctl.broker.deferred_work import CROWD, LITTLE_INPUT, defer_input
+from natsctl.broker.deferred_work import CROWD, LITTLE_INPUT, SLICE_NS, defer_input
 from natsctl.server import shell as shell_module
-from natsctl.server.listener import ClientConnection
+from natsctl.server.listener import TRACED_BYTES, ClientConnection
 from natsctl.server.log.lines import Log
 from natsctl.server.proxy_protocol import ProxiedConnection
 from natsctl.server.resources import SystemClock
@@ -27,6 +27,7 @@ from natsctl.server.shell import (
     MAX_LINES,
     MAX_PAUSE_NS,
     READ_BYTES,
+    TURN_SLICES,
     UNFINISHED_S,
     Shell,
 )
@@ -293,6 +294,26 @@ def test_in_a_crowd_only_little_input_is_read_at_once(loop: DueCalls, shell: She
         pass
     assert len(shell.read_buffer()) == READ_BYTES and not any(connection.paused for connection in crowd)
     assert [len(session.out) for session in busy] == [1] * len(busy) and len(last.out) == LITTLE_INPUT
+
+
+def test_the_trace_of_very_many_operations_is_written_in_slices(
+    loop: DueCalls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times = itertools.count(1.0, 0.6 * UNFINISHED_S)
+    monkeypatch.setattr("natsctl.server.shell.time", SimpleNamespace(monotonic=lambda: next(times)))
+    monkeypatch.setattr(VirtualClock, "monotonic_ns", lambda clock: clock.advance(SLICE_NS + 1) or clock._monotonic_ns)
+    log = ListLog()
+    shell = Shell(cast(Any, loop), log, Broker(VirtualClock(), random.Random(1)), None, 10.0)
+    connection = ClientConnection(shell)
+    connection.connection_made(cast(Any, IdleTransport()))
+    loop.run()
+    log.tracing = True
+    connection.data_received(b'CONNECT {"verbose":false}\r\n' + b"PING\r\n" * 20_000)
+    lines = [0, len(log.lines)]
+    while loop.run():
+        lines.append(len(log.lines))
+    assert [sum(line in logged for logged in log.lines) for line in ("<<- [PING]", "->> [PONG]")] == [20_000] * 2
+    assert max(b - a for a, b in itertools.pairwise(lines)) <= (2 + TURN_SLICES) * TRACED_BYTES // len(b"PING\r\n")
 
 
 def test_a_message_to_very_many_leaves_in_several_turns(loop: DueCalls, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -171,9 +171,8 @@ class WebSocketConnection(SecuredConnection):
                     self._on_control(opcode, payload)
                     yield b""
                     continue
-                if self._shell.log.tracing:
-                    self._trace(payload, sent=False)
-                yield from cut(payload) if payload else (b"",)
+                pieces = self.traced(payload) if self._shell.log.tracing else cut(payload)
+                yield from pieces if payload else (b"",)
         except FrameError as fault:
             self._complain(f"{self.name} - read error: {fault}")
             self._say_goodbye(close_frame(fault.status, str(fault)))
@@ -309,7 +308,8 @@ class WebSocketConnection(SecuredConnection):
     @property
     def slice_bytes(self) -> int:
         """Bytes that may be written at once."""
-        return COMPRESSED_SLICE_BYTES if self._upgrade is not None and self._upgrade.compressed else super().slice_bytes
+        usual = super().slice_bytes
+        return min(COMPRESSED_SLICE_BYTES, usual) if self._upgrade is not None and self._upgrade.compressed else usual
 
     def _write(self, data: bytes) -> None:
         if not self._goodbye:
