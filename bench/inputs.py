@@ -993,9 +993,10 @@ async def many_connections(peers: Peers, count: int) -> None:
 MANY: Final = (10, 100, 1_000, 10_000, 50_000)
 TRADERS: Final = """accounts {
   $SYS { users: [{user: sys, password: sys}] }
-  E { exports: [{stream: "s.>"}], users: [
+  E { exports: [{stream: "s.>"}, {service: "ask", response_threshold: 1s}], users: [
     {user: e, password: p}, {user: g, password: p, permissions: {subscribe: {allow: ">", deny: "s.no"}}}] }
-  I { imports: [{stream: {account: E, subject: "s.>"}}], users: [{user: i, password: p}] }
+  I { imports: [{stream: {account: E, subject: "s.>"}}, {service: {account: E, subject: "ask"}}]
+    users: [{user: i, password: p}] }
 }
 no_auth_user: e
 """
@@ -1059,6 +1060,24 @@ async def many_to_republish(peers: Peers, count: int) -> None:
             peers.client.publish(b"in", b"")
 
     await to_many(peers, 200, "", "SUB s.x SID", publish, count * 20)
+
+
+@sized("service: requests that nobody answers", 1_000, 10_000, 100_000, config=TRADERS)
+async def unanswered(peers: Peers, count: int) -> None:
+    """Send requests with one reply and with many, and unsubscribe from some; the others are given up after a second."""
+    sid = peers.client.subscribe(b"ask", lambda *message: None)
+    await peers.client.flush()
+    parts = urlsplit(peers.url)
+    reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
+    replies = b"".join(
+        b"PUB ask in 0\r\n\r\nPUB ask a.%d 0\r\n\r\nPUB ask b.%d 0\r\n\r\n" % (n, n) for n in range(count // 3)
+    )
+    writer.write(b'CONNECT {"verbose":false,"user":"i","pass":"p"}\r\nSUB in 1\r\nSUB a.* 2\r\nSUB b.* 3\r\n')
+    writer.write(replies + b"UNSUB 1\r\nUNSUB 2\r\nPING\r\n")
+    await reader.readuntil(b"PONG\r\n")
+    await asyncio.sleep(2.5)
+    peers.client.unsubscribe(sid)
+    await closed([writer])
 
 
 async def publish_to_many(peers: Peers, subject: bytes = b"s.x") -> None:

@@ -30,6 +30,7 @@ from natsctl.broker.deferred_work import (
 from natsctl.broker.imports.account_config import (
     AccountConfig,
     Destination,
+    Latency,
     ServiceExport,
     ServiceImport,
     StreamExport,
@@ -579,22 +580,67 @@ def test_messages_of_the_server_wait_for_long_walks_in_their_order(monkeypatch: 
     assert turns > 500 and walks == [] and not account.postponed.any
 
 
-def test_replies_without_a_subscriber_are_looked_for_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    exports, imports = (ServiceExport("s"),), (ServiceImport("E", "s"),)
-    harness, service, requester = traders(AccountConfig("E", exports=exports), AccountConfig("I", imports=imports))
+EXPORTS: Final = (ServiceExport("s", latency=Latency("lat")),)
+
+
+def owing(replies: list[bytes]) -> tuple[Broker, Session]:
+    """Return a broker whose account E has not answered a request of each reply, and their requester."""
+    importer = AccountConfig("I", imports=(ServiceImport("E", "s"),))
+    harness, service, requester = traders(AccountConfig("E", exports=EXPORTS), importer)
     service.receive(b"SUB s 1\r\n")
-    requester.receive(b"SUB r.* 1\r\nSUB kept.* 2\r\n")
-    count = 10 * REPLIES_STEP
-    for kind in (b"r", b"kept"):
-        requester.receive(b"".join(b"PUB s %b.%d 0\r\n\r\n" % (kind, number) for number in range(count)))
-    owed, steps = harness.account("E").imports, []
-    assert owed.owed == 2 * count
-    requester.receive(b"UNSUB 1\r\n")
+    requester.receive(b"SUB r.* 1\r\nSUB kept.* 2\r\nSUB same 3\r\n")
+    requester.receive(b"".join(b"PUB s %b 0\r\n\r\n" % reply for reply in replies))
+    assert harness.account("E").imports.owed == len(replies)
+    return harness, requester
+
+
+def given_up(harness: Broker) -> list[int]:
+    """Do all long work, and return how many requests each step gave up."""
+    owed, steps = harness.account("E").imports, list[int]()
     while harness.long_work:
         before = owed.owed
         harness.do_long_work(0)
         steps.append(before - owed.owed)
-    assert max(steps) == REPLIES_STEP and sum(steps) == count - REPLIES_STEP and owed.owed == count
+    return steps
+
+
+@pytest.mark.parametrize(("ended", "replies"), [(b"1", b"r.%d"), (b"3", b"same")])
+def test_replies_without_a_subscriber_are_looked_for_in_steps(ended: bytes, replies: bytes) -> None:
+    count = 5 * REPLIES_STEP
+    lost = [replies.replace(b"%d", b"%d" % number) for number in range(count)]
+    harness, requester = owing(lost + [b"kept.%d" % number for number in range(count)])
+    requester.receive(b"UNSUB %b\r\n" % ended)
+    steps = given_up(harness)
+    assert max(steps) <= REPLIES_STEP and sum(steps) == harness.account("E").imports.owed == count
+
+
+@pytest.mark.parametrize("most", [MANY_SUBS, 3 * MANY_SUBS])
+def test_replies_are_looked_for_once_when_many_subscriptions_end(most: int) -> None:
+    count = 5 * REPLIES_STEP
+    harness, requester = owing([b"r.%d" % number for number in range(count)])
+    requester.receive(b"".join(b"SUB x.%d.* x%d\r\n" % (number, number) for number in range(most - 3)))
+    turns: list[int] = []
+    calls = calls_of(lambda: (requester.closed(), turns.extend(given_up(harness))))
+    assert max(turns) <= REPLIES_STEP and sum(turns) == count
+    assert calls < 100 * (most + count)
+
+
+def test_requests_that_nobody_answers_are_given_up_in_steps() -> None:
+    count = 10 * REPLIES_STEP
+    harness, _ = owing([b"r.%d" % number for number in range(count)])
+    assert isinstance(harness.clock, SlowClock)
+    harness.clock.ns += EXPORTS[0].response_threshold_ns
+    late = harness.account("I").publish(b"s", b"kept.1", b"", b"")
+    listener = client(harness, hello_of(b"e"))
+    listener.receive(b"SUB lat 1\r\n")
+    harness.tick()
+    first = count + late - harness.account("E").imports.owed
+    steps = given_up(harness)
+    assert first <= REPLIES_STEP and max(steps) <= REPLIES_STEP
+    assert harness.account("E").imports.owed == late == 1 and heard(listener).count(b"MSG lat ") == count
+    harness.clock.ns += EXPORTS[0].response_threshold_ns
+    harness.tick()
+    assert harness.account("E").imports.owed == 0
 
 
 def test_routes_of_what_another_server_sends_are_walked_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ on delivery is in broker/subscription.py."""
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable
 from functools import cached_property
 from typing import Final
@@ -88,10 +89,8 @@ MAX_CACHED: Final = 512
 """Maximum cached answers; then the cache is cleared. Source: nats-server, maxPermCacheSize is 128."""
 MAX_REPLIES: Final = 16384
 """Reply subjects that one session may answer at once; then the oldest are forgotten."""
-PRUNE_EVERY: Final = 4096
-"""Number of recorded replies that starts the removal of used and old ones. Source: nats-server, replyPermLimit."""
-PRUNE_NS: Final = 1_000_000_000
-"""Time after which they are. Source: nats-server, replyPruneTime."""
+FORGOTTEN_AT_ONCE: Final = 64
+"""Old replies that are forgotten when another is recorded: some microseconds."""
 
 
 class Patterns:
@@ -139,24 +138,23 @@ class Patterns:
 class Replies:
     """The reply subjects that a session has received and may publish to."""
 
-    __slots__ = ("_clock", "_noted", "_pruned_ns", "_replies", "_rule")
+    __slots__ = ("_clock", "_replies", "_rule")
 
     def __init__(self, rule: ResponseRule, clock: Clock) -> None:
         self._rule = rule
         self._clock = clock
-        self._replies: dict[bytes, list[int]] = {}
+        self._replies: OrderedDict[bytes, list[int]] = OrderedDict()
         """Reply to (when it was noted, how often it was answered), oldest first."""
-        self._noted = 0
-        self._pruned_ns = clock.monotonic_ns()
 
     def note(self, reply: bytes) -> None:
         """Allow publishing to `reply` as often and as long as the rule says."""
-        now = self._clock.monotonic_ns()
-        self._replies.pop(reply, None)
-        self._replies[reply] = [now, 0]
-        self._noted += 1
-        if self._noted > PRUNE_EVERY or now - self._pruned_ns > PRUNE_NS or len(self._replies) > MAX_REPLIES:
-            self._prune(now)
+        now, replies = self._clock.monotonic_ns(), self._replies
+        replies.pop(reply, None)
+        replies[reply] = [now, 0]
+        for _ in range(FORGOTTEN_AT_ONCE):
+            if len(replies) <= MAX_REPLIES and not self._is_old(next(iter(replies.values())), now):
+                break
+            replies.popitem(last=False)
 
     def use(self, subject: bytes) -> bool:
         """Count one answer on `subject` and return whether it was allowed."""
@@ -164,24 +162,13 @@ class Replies:
         if reply is None:
             return False
         reply[1] += 1
-        if 0 < self._rule.max_msgs < reply[1] or self._is_old(reply, self._clock.monotonic_ns()):
+        is_old = self._is_old(reply, self._clock.monotonic_ns())
+        if is_old or 0 < self._rule.max_msgs <= reply[1]:
             del self._replies[subject]
-            return False
-        return True
+        return not is_old
 
     def _is_old(self, reply: list[int], now: int) -> bool:
         return 0 < self._rule.expires_ns < now - reply[0]
-
-    def _prune(self, now: int) -> None:
-        most = self._rule.max_msgs
-        self._replies = {
-            subject: reply
-            for subject, reply in self._replies.items()
-            if not (0 < most <= reply[1] or self._is_old(reply, now))
-        }
-        while len(self._replies) > MAX_REPLIES:
-            del self._replies[next(iter(self._replies))]
-        self._noted, self._pruned_ns = 0, now
 
 
 class PermissionIndex:

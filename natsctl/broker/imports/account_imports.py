@@ -22,9 +22,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
-from natsctl.api.subject_index import Steps, SubjectIndex
+from natsctl.api.subject_index import PatternSet, Steps, SubjectIndex, finish
 from natsctl.api.subject_transform import SubjectMapping
-from natsctl.api.subjects import is_literal, matches
+from natsctl.api.subjects import is_literal
 from natsctl.broker.imports.mappings import carried_back, common
 from natsctl.broker.ordered_jobs import begun
 from natsctl.broker.subscription import NO_PROXIES, RoutedSubscription, Subscription
@@ -324,23 +324,28 @@ class AccountImports:
     def on_unsubscribe(self, sub: Subscription) -> None:
         """End the proxies of a subscription that has ended, and remove them in later turns if they are many."""
         proxies, sub.import_proxies = sub.import_proxies, NO_PROXIES
-        for steps in (ending(proxies), self.awaited.interest_lost(sub.subject)):
-            if (rest := begun(steps)) is not None:
-                self.account.broker.long_work.add(rest, self.account)
+        if (rest := begun(ending(proxies))) is not None:
+            self.account.broker.long_work.add(rest, self.account)
+        if self.awaited:
+            self.awaited.interest_lost(sub.subject)
 
 
-REPLIES_STEP: Final = 256
-"""Replies that one step checks: about a millisecond."""
+REPLIES_STEP: Final = 64
+"""Replies that one step checks, or requests that it gives up: half a millisecond if their latency is measured."""
 
 
 class AwaitedReplies:
     """The replies of one account that services of others are to answer; it ends waiting that is in vain."""
 
-    __slots__ = ("_account", "_by_reply")
+    __slots__ = ("_account", "_by_reply", "_is_looking", "_lost", "_lost_patterns")
 
     def __init__(self, account: Account) -> None:
         self._account = account
         self._by_reply: dict[bytes, dict[PendingRequest, Responses]] = {}
+        self._lost: dict[bytes, None] = {}
+        self._lost_patterns: dict[bytes, None] = {}
+        """Subjects and patterns of ended subscriptions, with replies that are still to be checked."""
+        self._is_looking = False
 
     def __bool__(self) -> bool:
         return bool(self._by_reply)
@@ -355,13 +360,43 @@ class AwaitedReplies:
             if not known:
                 del self._by_reply[waiting.reply]
 
-    def interest_lost(self, pattern: bytes) -> Steps[None]:
-        """Check that the replies of an ended subscription still have a subscriber."""
-        replies = (pattern,) if is_literal(pattern) else tuple(self._by_reply)
-        for place, reply in enumerate(replies, 1):
-            if reply in self._by_reply and matches(pattern, reply) and not self._account.has_interest(reply):
-                for waiting, responses in tuple(self._by_reply[reply].items()):
-                    responses.unheard(waiting)
+    def interest_lost(self, pattern: bytes) -> None:
+        """Check that the replies of an ended subscription still have a subscriber, in later turns if they are many."""
+        if not is_literal(pattern):
+            self._lost_patterns[pattern] = None
+        elif pattern not in self._by_reply:
+            return
+        elif len(self._by_reply[pattern]) == 1:
+            finish(self._checking(pattern))
+            return
+        else:
+            self._lost[pattern] = None
+        if not self._is_looking:
+            self._is_looking = True
+            self._account.broker.long_work.add(self._looking(), self._account)
+            self._account.broker.jobs.wake()
+
+    def _looking(self) -> Steps[None]:
+        """Check all replies once for all the subscriptions that have ended since the last time."""
+        while self._lost or self._lost_patterns:
+            lost, ended, patterns = self._lost, self._lost_patterns, PatternSet()
+            self._lost, self._lost_patterns = {}, {}
+            yield from patterns.fill(ended)
+            for place, reply in enumerate(tuple(self._by_reply) if patterns.patterns else lost, 1):
+                if reply in lost or patterns.match(reply):
+                    yield from self._checking(reply)
+                if not place % REPLIES_STEP:
+                    yield REPLIES_STEP
+        self._is_looking = False
+
+    def _checking(self, reply: bytes) -> Steps[None]:
+        """Give up the requests with a reply that has no subscriber."""
+        requests = self._by_reply.get(reply, {})
+        if not requests or self._account.has_interest(reply):
+            return
+        for place, waiting in enumerate([*requests], 1):
+            if (responses := requests.get(waiting)) is not None:
+                responses.unheard(waiting)
             if not place % REPLIES_STEP:
                 yield REPLIES_STEP
 

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from natsctl.api.subject_index import Steps
 from natsctl.api.subject_transform import SubjectMapping
-from natsctl.broker.imports.account_imports import AccountImports, ImportHop
+from natsctl.broker.imports.account_imports import REPLIES_STEP, AccountImports, ImportHop
 from natsctl.broker.imports.service_latency import (
     BAD_REQUEST,
     INTEREST_LOST,
@@ -33,6 +34,7 @@ from natsctl.broker.imports.service_latency import (
     publish_success,
 )
 from natsctl.broker.info import requester_info, with_info
+from natsctl.broker.ordered_jobs import begun
 from natsctl.broker.subscription import RoutedSubscription
 
 if TYPE_CHECKING:
@@ -208,6 +210,7 @@ class Responses:
         self._prefix = f"_R_.{draw_digits(broker.secret_rng, _DIGITS)}.".encode()
         self._tail = f".{hash_digits(broker.server_name, 8)}.T".encode()
         self._look_ns = 0
+        self._is_looking = False
         account.place(ResponseRecipient(account, self._prefix + b">", self))
 
     def __len__(self) -> int:
@@ -235,8 +238,7 @@ class Responses:
         subject = self._prefix + draw_digits(broker.secret_rng, _DIGITS).encode() + (self._tail if measured else b"")
         now_ns = broker.clock.monotonic_ns()
         waiting = self._by_subject[subject] = PendingRequest(subject, requester, reply, service, export, now_ns)
-        if not self._look_ns:
-            self._look_ns = now_ns + export.response_threshold_ns
+        self._look_by(now_ns + export.response_threshold_ns)
         requester.awaited.add(waiting, self)
         return waiting
 
@@ -298,10 +300,24 @@ class Responses:
     def tick(self) -> None:
         """Give up requests that have waited too long; like nats-server, within two thresholds."""
         now_ns = self._account.broker.clock.monotonic_ns()
-        if not self._look_ns or now_ns < self._look_ns:
+        if not self._look_ns or now_ns < self._look_ns or self._is_looking:
             return
-        for waiting in tuple(self._by_subject.values()):
-            if waiting.since_ns + waiting.export.response_threshold_ns <= now_ns:
+        self._look_ns, self._is_looking = 0, True
+        if (rest := begun(self._looking(now_ns))) is not None:
+            self._account.broker.long_work.add(rest, self._account)
+            self._account.broker.jobs.wake()
+
+    def _looking(self, now_ns: int) -> Steps[None]:
+        for place, waiting in enumerate(tuple(self._by_subject.values()), 1):
+            threshold_ns = waiting.export.response_threshold_ns
+            if waiting.since_ns + threshold_ns <= now_ns:
                 self.give_up(waiting, TIMEOUT)
-        thresholds = {waiting.export.response_threshold_ns for waiting in self._by_subject.values()}
-        self._look_ns = now_ns + min(thresholds) if thresholds else 0
+            elif waiting.subject in self._by_subject:
+                self._look_by(now_ns + threshold_ns)
+            if not place % REPLIES_STEP:
+                yield REPLIES_STEP
+        self._is_looking = False
+
+    def _look_by(self, at_ns: int) -> None:
+        if not self._look_ns or at_ns < self._look_ns:
+            self._look_ns = at_ns

@@ -7,6 +7,7 @@ import pytest
 from natsctl.broker.auth import permissions as room
 from natsctl.broker.auth.permissions import ResponseRule, SessionPermissions, SubjectPermissions, SubjectRules
 from tests.broker.conftest import TurnedClock
+from tests.support.call_counts import calls_of
 
 SECOND = 1_000_000_000
 
@@ -101,6 +102,20 @@ def test_replies_are_forgotten_when_there_are_too_many(monkeypatch: Any) -> None
     for number in range(25):
         permit.note_reply(b"r.%d" % number)
     assert not permit.may_publish(b"r.3") and permit.may_publish(b"r.24") and permit.may_publish(b"r.15")
+
+
+def test_a_reply_costs_as_little_as_any_when_there_are_too_many(monkeypatch: Any) -> None:
+    monkeypatch.setattr(room, "MAX_REPLIES", 1000)
+    permit, clock = answering(1, 5)
+
+    def note(count: int, name: bytes) -> int:
+        return calls_of(lambda: [permit.note_reply(b"%b.%d" % (name, number)) for number in range(count)])
+
+    few = note(100, b"few")
+    note(1000, b"many")
+    assert note(100, b"more") < 2 * few
+    clock.ns += 6 * SECOND
+    assert note(1, b"new") < 20 * room.FORGOTTEN_AT_ONCE
 
 
 def test_used_and_old_replies_are_looked_for_now_and_then() -> None:

@@ -135,6 +135,7 @@ def test_nobody_waits_for_who_has_gone() -> None:
     assert exporter.imports.owed == 1
     assert exporter.has_interest(reply_of(network.a.heard()))
     network.b.session.closed()
+    network.broker.tick()
     assert exporter.imports.owed == 0
 
 
