@@ -1037,6 +1037,19 @@ async def many_groups(peers: Peers, count: int) -> None:
     await to_many(peers, count, "e", "SUB s.x qSID SID", partial(publish_to_many, peers))
 
 
+@sized("connections: messages that no member of a group may have", *MANY, config=TRADERS)
+async def refused_by_group(peers: Peers, count: int) -> None:
+    """Publish what a queue group with many members is not allowed to receive, and add a member after each message."""
+    parts = urlsplit(peers.url)
+    reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
+    writer.write(b'CONNECT {"verbose":false,"user":"g","pass":"p"}\r\n')
+    writer.write(b"".join(b"SUB s.* q %d\r\n" % sid for sid in range(count)) + b"PING\r\n")
+    await reader.readuntil(b"PONG\r\n")
+    writer.write(b"".join(b"PUB s.no 0\r\n\r\nSUB s.* q x%d\r\n" % number for number in range(20)) + b"PING\r\n")
+    await reader.readuntil(b"PONG\r\n")
+    await closed([writer])
+
+
 @sized("connections: a message to many that import it", *MANY, config=TRADERS)
 async def many_importers(peers: Peers, count: int) -> None:
     """Publish to subscriptions of another account."""

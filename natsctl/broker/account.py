@@ -33,6 +33,7 @@ from natsctl.broker.routes import (
     Route,
     Routes,
     groups_named,
+    is_large,
     parts_of,
     without_ended,
 )
@@ -59,7 +60,7 @@ from natsctl.broker.subscription import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Generator, Iterable, Iterator
 
     from natsctl.api.subject_transform import SubjectMapping
     from natsctl.broker.broker import Broker
@@ -585,10 +586,13 @@ class Account:
     ) -> int:
         """Deliver along the route of `to` to recipients that see `subject`."""
         clients, queues, handlers = route
-        if len(clients) > DELIVERED_AT_ONCE or len(queues) > DELIVERED_AT_ONCE or len(handlers) > DELIVERED_AT_ONCE:
+        if is_large(route):
             parts = self.broker.hops.along(to, self._delivering(route, to, subject, reply, header, payload, origin))
-            next(parts)
-            (self.postponed if origin is None else origin).add_deliveries(parts)
+            try:
+                next(parts)
+            except StopIteration as end:
+                return DELIVERED_AT_ONCE if end.value else 0  # it may have taken as long: the route may be new
+            (self.postponed if origin is None else origin).add_deliveries(self._ending(parts, to, reply, origin))
             return 1
         recipients = 0
         heads_fit = to == subject
@@ -647,14 +651,52 @@ class Account:
         header: bytes,
         payload: bytes,
         origin: Session | None,
-    ) -> Iterator[None]:
+    ) -> Generator[None, None, int]:
         """Deliver along a route in parts; subscriptions that have ended meanwhile are left out."""
         recipients, version = 0, self.routes.version
-        for part in parts_of(route):
+        for number, part in enumerate(parts_of(route)):
+            if number:
+                yield
+            groups = part[1]
+            if groups and len(groups[0]) > DELIVERED_AT_ONCE:
+                recipients += yield from self._offering(groups[0], to, subject, reply, header, payload, origin)
+                continue
             if self.routes.version != version:
                 part = without_ended(part)
             recipients += self._deliver(part, to, subject, reply, header, payload, origin)
-            yield
+        return recipients
+
+    def _offering(
+        self,
+        members: Recipients,
+        to: bytes,
+        subject: bytes,
+        reply: bytes,
+        header: bytes,
+        payload: bytes,
+        origin: Session | None,
+    ) -> Generator[None, None, int]:
+        """Deliver to one member of a large group, in parts if many do not take the message; return to how many."""
+        count, refused = len(members), False
+        start = int(self._rng.random() * count)
+        for number in range(count):
+            if number and not number % DELIVERED_AT_ONCE:
+                yield
+            session, sub, _ = members[(start + number) % count]
+            if session is None:
+                if not (refused and sub.is_elsewhere):
+                    if sub.take_for(members, to, subject, reply, header, payload, origin) is not False:
+                        return 1
+                    refused = refused or sub.is_elsewhere
+            elif (session is not origin or session.echo) and not sub.has_left():
+                return self._deliver((((session, sub, b""),), (), ()), to, subject, reply, header, payload, origin)
+        return 0
+
+    def _ending(
+        self, parts: Generator[None, None, int], to: bytes, reply: bytes, origin: Session | None
+    ) -> Iterator[None]:
+        """Deliver the remaining parts of a message; answer its sender if nobody takes it."""
+        recipients = yield from parts
         if not recipients and reply and origin is not None and origin.no_responders and origin.account is self:
             self.answer_no_responders(origin, to, reply)
 
@@ -672,13 +714,17 @@ class Account:
         chosen: list[Recipient] = []
         served = 0
         for members in queues:
-            count = len(members)
+            count, refused = len(members), False
             start = int(self._rng.random() * count) if count > 1 else 0
             for index in range(start, start + count):
                 recipient = members[index % count]
                 session = recipient[0]
                 if session is None:
-                    if recipient[1].take_for(members, to, subject, reply, header, payload, origin) is False:
+                    sub = recipient[1]
+                    if refused and sub.is_elsewhere:
+                        continue
+                    if sub.take_for(members, to, subject, reply, header, payload, origin) is False:
+                        refused = refused or sub.is_elsewhere
                         continue
                     served += 1
                 elif session is origin and not session.echo:

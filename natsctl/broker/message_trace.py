@@ -11,7 +11,7 @@ number of its hop, and reports by itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -21,7 +21,7 @@ from natsctl.api.subjects import is_literal, is_valid_subject
 from natsctl.api.times import format_time
 from natsctl.broker.imports.account_config import TRACE_PARENT
 from natsctl.broker.refusals import quoted, refuse_publish
-from natsctl.broker.routes import DELIVERED_AT_ONCE, groups_named, parts_of, without_ended
+from natsctl.broker.routes import DELIVERED_AT_ONCE, groups_named, is_large, parts_of, without_ended
 from natsctl.broker.subscription import DeliveryFilter, Subscription
 
 if TYPE_CHECKING:
@@ -191,19 +191,20 @@ class MessageTrace:
         leaving = tuple([sub for sub in handlers if sub.leaves])  # after the groups: these choose the messages to carry
         ways: tuple[Route, ...] = (clients, (), staying), ((), groups, leaving)
         parts = account.broker.hops.along(to, self._walking(account, ways, message))
-        if max(len(clients), len(groups), len(handlers)) <= DELIVERED_AT_ONCE:
+        if not is_large((clients, groups, handlers)):
             return sum(parts)
         next(parts)
         self._rest.append(parts)
         return 1
 
-    def _walking(self, account: Account, ways: Sequence[Route], message: Message) -> Iterator[int]:
+    def _walking(self, account: Account, ways: Sequence[Route], message: Message) -> Generator[int, None, None]:
         """Deliver along routes in parts, and yield the number of recipients of each."""
         version = account.routes.version
         for part in chain.from_iterable(parts_of(way) for way in ways):
             clients, groups, handlers = part if account.routes.version == version else without_ended(part)
             recipients = self._to_clients(account, clients, message) if clients else 0
-            recipients += sum([self._to_group(members, message) for members in groups])
+            for members in groups:
+                recipients += yield from self._to_group(members, message)
             yield recipients + sum([self.to_handler(sub, message) for sub in handlers])
 
     def _to_clients(self, account: Account, clients: Recipients, message: Message) -> int:
@@ -254,15 +255,23 @@ class MessageTrace:
             guard.handler(*message, self.origin)
         return self._left_for(client)
 
-    def _to_group(self, members: Recipients, message: Message) -> int:
-        start = int(self.origin.broker.rng.random() * len(members))
-        for session, sub, _ in chain(members[start:], members[:start]):
+    def _to_group(self, members: Recipients, message: Message) -> Generator[int, None, int]:
+        """Deliver to one member of a group, in parts if many do not take the message; return to how many."""
+        count, refused = len(members), False
+        start = int(self.origin.broker.rng.random() * count)
+        for number in range(count):
+            if number and not number % DELIVERED_AT_ONCE:
+                yield 0
+            session, sub, _ = members[(start + number) % count]
             if session is not None:
                 taken = bool(self.to_client(sub, message))
-            elif sub.is_elsewhere:
-                taken = sub.take_for(members, message[0], *message, self.origin) is not False
-            else:
+            elif not sub.is_elsewhere:
                 taken = bool(self.to_handler(sub, message))
+            elif refused:
+                continue
+            else:
+                taken = sub.take_for(members, message[0], *message, self.origin) is not False
+                refused = True
             if taken:
                 return 1
         return 0

@@ -92,6 +92,12 @@ class Crowd(Generic[Given, Made]):
         return Crowd([*filter(keep, self._given)], self._make)
 
 
+class LargeGroups(tuple[Recipients, ...]):
+    """The groups of a route that have so many members together that a message is offered to them in parts."""
+
+    __slots__ = ()
+
+
 class Walk(NamedTuple):
     """A walk through the subscriptions that has not ended; they were in one version when it began."""
 
@@ -333,20 +339,25 @@ class Routes:
         subs = [*chain.from_iterable(node.owners for node in nodes)]
         if self._leaving:
             subs = [sub for sub in subs if not sub.has_left()]
-        clients = [sub for sub in subs if not sub.queue and sub.session is not None]
-        handlers: tuple[Subscription, ...] = ()
+        clients, handlers, members = list[Subscription](), list[Subscription](), list[Subscription]()
         queues: dict[bytes, list[Subscription]] = {}
-        if len(clients) < len(subs):
-            grouped = [sub for sub in subs if sub.queue]
-            for sub in grouped:
-                queues.setdefault(sub.queue, []).append(sub)
-            if len(clients) + len(grouped) < len(subs):
-                handlers = tuple([sub for sub in subs if not sub.queue and sub.session is None])
+        before = b""
+        for sub in subs:
+            queue = sub.queue
+            if queue:
+                if queue != before:
+                    members, before = queues.setdefault(queue, []), queue
+                members.append(sub)
+            elif sub.session is not None:
+                clients.append(sub)
+            else:
+                handlers.append(sub)
         cost = 1 + len(subs)
         heads = cost <= MAX_CACHED_HEADS
-        route = _route(clients, queues, handlers, subject if heads else b"")
+        plain = tuple(handlers)
+        route = _route(clients, queues, plain, subject if heads else b"")
         self._pay(4 * cost)
-        return route, _route(clients, queues, handlers, b"") if heads else route
+        return route, _route(clients, queues, plain, b"") if heads else route
 
     def _pay(self, cost: int) -> None:
         """Count a new cache entry, after clearing the cache if it is full."""
@@ -395,14 +406,30 @@ def _stems(subject: bytes) -> Iterator[bytes]:
         end = subject.find(b".", end) + 1
 
 
+def is_large(route: Route) -> bool:
+    """Return whether a message is delivered along a route in parts."""
+    clients, groups, handlers = route
+    return len(clients) > DELIVERED_AT_ONCE or type(groups) is not tuple or len(handlers) > DELIVERED_AT_ONCE
+
+
 def parts_of(route: Route) -> Iterator[Route]:
-    """Yield a route in parts: first the clients, then the groups, then the handlers."""
+    """Yield a route in parts: first the clients, then the groups, then the handlers. Large groups are separate."""
     clients, groups, handlers = route
     for start in range(0, len(clients), DELIVERED_AT_ONCE):
         yield clients[start : start + DELIVERED_AT_ONCE], (), ()
+    some, cost = list[Recipients](), 0
+    for members in groups:
+        if len(members) > DELIVERED_AT_ONCE:
+            yield (), (members,), ()
+            continue
+        some.append(members)
+        cost += HANDLER_COST + len(members)
+        if cost >= DELIVERED_AT_ONCE:
+            yield (), tuple(some), ()
+            some, cost = [], 0
+    if some:
+        yield (), tuple(some), ()
     count = max(1, DELIVERED_AT_ONCE // HANDLER_COST)
-    for start in range(0, len(groups), count):
-        yield (), groups[start : start + count], ()
     for start in range(0, len(handlers), count):
         yield (), (), handlers[start : start + count]
 
@@ -414,7 +441,7 @@ def groups_named(groups: Groups, names: Sequence[bytes]) -> Groups:
     known = frozenset(names)
     if isinstance(groups, Crowd):
         return groups.filtered(lambda members: members[0].queue in known)
-    return tuple([members for members in groups if members[0][1].queue in known])
+    return type(groups)([members for members in groups if members[0][1].queue in known])
 
 
 def without_ended(route: Route) -> Route:
@@ -436,6 +463,8 @@ def _route(
         groups = Crowd([*queues.values()], _recipients)
     else:
         groups = tuple([_recipients(members, subject) for members in queues.values()])
+        if sum(map(len, groups)) > DELIVERED_AT_ONCE:
+            groups = LargeGroups(groups)
     return _recipients(clients, subject), groups, handlers
 
 

@@ -979,14 +979,76 @@ def test_messages_delivered_at_the_same_time_keep_their_queue_groups(monkeypatch
         monkeypatch.setattr(f"natsctl.broker.{module}.DELIVERED_AT_ONCE", 1)
     harness = broker()
     link, publishers = linked(harness, b"x"), [client(harness) for _ in range(3)]
-    link.receive(b"LS+ s q 1\r\nLS+ s r 1\r\n")
+    link.receive(b"LS+ s q 1\r\nLS+ s r 1\r\nLS+ s t 1\r\n")
     heard(link)
     slow_down(harness)
     for number, publisher in enumerate(publishers):
         publisher.receive(b"PUB s 1\r\n%d\r\n" % number)
     assert len(harness.unfinished) == 3
     finish(harness)
-    assert sorted(heard(link).split(b"LMSG ")[1:]) == [b"s | q r 1\r\n%d\r\n" % number for number in range(3)]
+    assert sorted(heard(link).split(b"LMSG ")[1:]) == [b"s | q r t 1\r\n%d\r\n" % number for number in range(3)]
+
+
+GROUPS: Final = {
+    "without echo": (b"e", b"SUB s.no q %d\r\n"),
+    "filtered": (b"g", b"SUB s.* q %d\r\n"),
+    "small groups": (b"g", b"SUB s.* q%d %d\r\n"),
+}
+
+
+@pytest.mark.parametrize("kind", GROUPS)
+@pytest.mark.parametrize("traced", [False, True])
+def test_large_groups_that_may_not_have_a_message_are_asked_in_parts(
+    kind: str, traced: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("account", "message_trace", "routes"):
+        monkeypatch.setattr(f"natsctl.broker.{module}.DELIVERED_AT_ONCE", 4)
+    users = (User("e", "", "E"), User("g", "", "E", permissions=GUARDED))
+    harness = broker(options=BrokerOptions(auth=StaticAuthenticator(users=users)))
+    user, line = GROUPS[kind]
+    member = client(harness, hello_of(user)[:-3] + b',"echo":false}\r\n')
+    member.receive(b"".join(line % ((sid // 3, sid) if line.count(b"%d") > 1 else sid) for sid in range(40)))
+    requester = member if kind == "without echo" else client(harness, hello_of(b"e"))
+    requester.receive(b"SUB in r\r\nSUB traces t\r\n")
+    slow_down(harness)
+    block = b"NATS/1.0\r\nNats-Trace-Dest: traces\r\n\r\n" if traced else b""
+    size = len(block)
+    requester.receive(
+        b"HPUB s.no in %d %d\r\n%b\r\nPING\r\n" % (size, size, block) if traced else b"PUB s.no in 0\r\n\r\nPING\r\n"
+    )
+    assert heard(requester) == b""
+    assert finish(harness) > 3
+    told = heard(requester)
+    assert re.findall(rb"503|MSG traces|PONG", told) == [b"MSG traces" if traced else b"503", b"PONG"]
+    assert told.count(b'"Not delivered because') == 40 * traced
+
+
+def test_a_message_to_a_large_group_reaches_one_member(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("account", "message_trace", "routes"):
+        monkeypatch.setattr(f"natsctl.broker.{module}.DELIVERED_AT_ONCE", 4)
+    harness = broker()
+    member, other = (client(harness, HELLO[:-3] + b',"echo":false}\r\n') for _ in range(2))
+    member.receive(b"".join(b"SUB s q %d\r\n" % sid for sid in range(40)))
+    other.receive(b"SUB s q 40\r\n")
+    link = linked(harness, b"x", b"".join(b"LS+ %b q 1\r\n" % subject for subject in (b"s", b">", b"*")))
+    heard(link)
+    for number in range(50):
+        (member if number % 2 else other).receive(b"PUB s 1\r\n%d\r\n" % (number % 10))
+    finish(harness)
+    assert heard(member).count(b"MSG s ") == heard(other).count(b"MSG s 40 ") == 25 and heard(link) == b""
+
+
+def test_members_elsewhere_are_asked_once_if_one_here_takes_the_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    harness = broker()
+    session = client(harness)
+    patterns = [b".".join(b"a*"[bit >> at & 1 : (bit >> at & 1) + 1] for at in range(8)) for bit in range(256)]
+    linked(harness, b"x", b"".join(b"LS+ %b q 1\r\n" % pattern for pattern in patterns))
+    session.receive(b"SUB a.> q 1\r\n")
+    send = b"PUB a.a.a.a.a.a.a.a 0\r\n\r\n"
+    session.receive(send)
+    heard(session)
+    assert calls_of(lambda: session.receive(send * 10)) < 10 * 8 * 256
+    assert heard(session).count(b"MSG ") == 10
 
 
 @pytest.mark.parametrize("own", [False, True])

@@ -19,7 +19,7 @@ gets the hop that brought the message; messages it publishes meanwhile itself ha
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from natsctl.api.subject_index import PatternSet, Steps, SubjectIndex, finish
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from natsctl.broker.session import Session
 
 
+S = TypeVar("S")
 T = TypeVar("T")
 
 PROXIES_STEP: Final = 64
@@ -445,18 +446,19 @@ class ImportChain:
         """Remove the hop of the last message: it has been delivered."""
         self._stack.pop()
 
-    def along(self, subject: bytes, steps: Iterator[T]) -> Iterator[T]:
+    def along(self, subject: bytes, steps: Generator[S, None, T]) -> Generator[S, None, T]:
         """Return steps that deliver a message with the hop that it has now, whenever they are taken."""
         hop = self.of(subject)
         return steps if hop is None else self._along(subject, hop, steps)
 
-    def _along(self, subject: bytes, hop: ImportHop, steps: Iterator[T]) -> Iterator[T]:
+    def _along(self, subject: bytes, hop: ImportHop, steps: Generator[S, None, T]) -> Generator[S, None, T]:
         while True:
             self.enter(subject, hop)
             try:
                 step = next(steps)
-            except StopIteration:
-                return
+            except StopIteration as end:
+                result: T = end.value
+                return result
             finally:
                 self.leave()
             yield step
