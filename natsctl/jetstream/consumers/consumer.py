@@ -119,16 +119,32 @@ class Lifetime:
                 self._inactivity.no_later_than(now_ns + self._threshold_ns)
         elif consumer.delivery.idle_since_ns + self._threshold_ns > now_ns:
             self.watch()
-        elif pull and (wait_ns := self._unacked_ns()) > 0:
-            self._inactivity.no_later_than(now_ns + wait_ns)
+        elif pull:
+            consumer.stream.work.begin(self._finding_last_wait(), self._on_idle)
         else:
             consumer.journal.expired(consumer)
 
-    def _unacked_ns(self) -> int:
-        """Return how long the last outstanding ack keeps the consumer alive. Source: nats-server, consumer.go."""
+    def _finding_last_wait(self) -> Steps[int]:
+        """Return the deadline of the last outstanding ack, 0 for none."""
+        consumer, last_ns = self._consumer, 0
+        for piece in pieces([*consumer.state.pending]):
+            waits = (consumer.redelivery.deadline(seq) for seq in piece if seq in consumer.state.pending)
+            last_ns = max(last_ns, *waits, 0)
+            yield len(piece)
+        return last_ns
+
+    def _on_idle(self, last_ns: int) -> None:
+        """End a pull consumer unless outstanding acks keep it alive. Source: nats-server, consumer.go."""
         consumer = self._consumer
-        last_ns = max(map(consumer.redelivery.deadline, consumer.state.pending), default=0)
-        return last_ns + self._threshold_ns - consumer.now_ns() if last_ns else 0
+        wait_ns = last_ns + self._threshold_ns - consumer.now_ns() if last_ns else 0
+        if consumer.stopped:
+            return
+        if wait_ns > 0:
+            self._inactivity.no_later_than(consumer.engine.clock.monotonic_ns() + wait_ns)
+        elif consumer.delivery.idle_since_ns + self._threshold_ns > consumer.engine.clock.monotonic_ns():
+            self.watch()
+        else:
+            consumer.journal.expired(consumer)
 
     def _on_pause_end(self) -> None:
         self.apply_pause()
@@ -437,19 +453,21 @@ class Consumer:
         store, state = self.stream.store, self.state
         first_seq, next_seq = store.first_seq, store.next_seq
         gone: list[int] = []
-        for piece in pieces([*{*state.pending, *state.redelivered}]):
-            gone += [seq for seq in piece if seq < first_seq or next_seq(ALL, seq) != seq]
-            yield len(piece)
+        for known in (state.pending, state.redelivered):
+            for piece in pieces([*known]):
+                gone += [seq for seq in piece if seq < first_seq or next_seq(ALL, seq) != seq]
+                yield len(piece)
         yield from self.forgetting(gone)
         if gone:
             state.settle()
-            self.log.forgotten(gone)
 
     def forgetting(self, gone: Sequence[int]) -> Steps[None]:
+        """Drop and journal entries of removed messages; with acks gathered before, call `settle_acks` first."""
         for piece in pieces(gone):
             for seq in piece:
                 self.state.forget(seq)
                 self.redelivery.forget(seq)
+            self.log.forgotten(sorted(piece))
             yield len(piece)
 
     def _on_request(self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: object) -> None:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from natsctl.jetstream.consumers.consumer import Consumer
+    from natsctl.wire.ops import Op
+    from natsctl.wire.publish_run import PublishRun
 
 PLAIN: Final = frozenset((b"", b"+ACK", b"+OK"))
 """Payloads of an ack that asks for nothing else."""
@@ -33,6 +35,10 @@ _UNREADABLE: Final = 1 << 64
 
 _SSEQ_TOKEN: Final = 5
 """Index in `$JS.ACK.<stream>.<consumer>.<deliveries>.<stream seq>.<consumer seq>…`, the same since 2020."""
+
+
+METRIC_COST: Final = 12
+"""Cost of a metric, in messages examined one by one."""
 
 
 class Acks:
@@ -69,8 +75,14 @@ class Acks:
         if not consumer.scheduled:
             consumer.schedule()
 
-    def handle_plain(self, seqs: Sequence[int]) -> bool:
-        """Handle plain acks without an answer; False where each has to be looked at by itself."""
+    def handle_run(self, run: PublishRun) -> bool:
+        """Handle acks without an answer together, or in steps; False if each has to be looked at by itself."""
+        if self._percent and self._policy is AckPolicy.EXPLICIT:
+            self._consumer.stream.work.begin(self._sampling([*run.ops()]))
+            return True
+        return self._handle_plain(run.acked())
+
+    def _handle_plain(self, seqs: Sequence[int]) -> bool:
         consumer = self._consumer
         if not self._simple or consumer.state.redelivered or consumer.redelivery.queued:
             return False
@@ -83,6 +95,13 @@ class Acks:
         if not consumer.scheduled:
             consumer.schedule()
         return True
+
+    def _sampling(self, acks: Sequence[Op]) -> Steps[None]:
+        """Handle acks with a metric for each; messages and acks of the stream wait meanwhile."""
+        self._consumer.stream.work.shut()
+        for _, subject, reply, _, payload in acks:
+            self.handle(subject, subject.split(b".", _SSEQ_TOKEN + 1)[_SSEQ_TOKEN], reply, payload)
+            yield METRIC_COST
 
     def _ack(self, sseq: int, subject: bytes) -> None:
         state = self._consumer.state

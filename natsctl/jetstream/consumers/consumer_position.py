@@ -109,28 +109,38 @@ class PurgeScope(NamedTuple):
 def after_purge(consumer: Consumer, purged: Filters | None) -> Steps[None]:
     state, store = consumer.state, consumer.stream.store
     scope = yield from _finding_scope(consumer, purged)
-    gone = {seq for seq in state.redelivered if seq < store.first_seq and seq not in state.pending}
+    gone = list[int]()
+    for seqs in pieces([*state.redelivered]):
+        gone += [seq for seq in seqs if seq < store.first_seq and seq not in state.pending]
+        yield len(seqs)
     if scope is not None:
         floor_cseq, floor_sseq = state.oldest_floor()
         if floor_sseq < scope.first_seq:
             floor_sseq = scope.first_seq - 1
-            for piece in pieces([*state.pending.items()]):
-                for seq, (cseq, _) in piece:
+            left = 0
+            for seqs in pieces([*state.pending]):
+                for seq in seqs:
+                    cseq, _ = state.pending.get(seq, (0, 0))
+                    if not cseq:
+                        continue  # given up meanwhile
                     if seq <= floor_sseq or (scope.wider and store.next_seq(ALL, seq) != seq):
-                        gone.add(seq)
+                        gone.append(seq)
                         floor_cseq = max(floor_cseq, cseq)
-                yield len(piece)
-        left = next((cseq for seq, (cseq, _) in state.pending.items() if seq not in gone), 0)
+                    else:
+                        left = left or cseq
+                yield len(seqs)
+        else:
+            left = next((cseq for cseq, _ in state.pending.values()), 0)
         position = max(consumer.undelivered.position, scope.first_seq - 1)
         if left:
             floor_cseq = min(floor_cseq, left - 1)
         else:
-            gone.update(state.redelivered)
+            for seqs in pieces([*state.redelivered]):
+                gone += [seq for seq in seqs if seq not in state.pending]
+                yield len(seqs)
             floor_cseq, floor_sseq = state.delivered_cseq, position
     record_ack = any(seq in state.pending for seq in gone)
-    yield from consumer.forgetting([*gone])
-    if gone:
-        consumer.log.forgotten(sorted(gone))
+    yield from consumer.forgetting(gone)
     if record_ack:
         consumer.record_ack()
     if scope is not None:

@@ -109,7 +109,7 @@ class ConsumerRouter:
     def _on_acks(self, subject: bytes, run: PublishRun) -> None:
         tokens = run.subject(0).split(b".", 4)
         handler = self._acks.get((tokens[2], tokens[3]))
-        if handler is not None and tokens[2] not in self._held and handler.handle_plain(run.acked()):
+        if handler is not None and tokens[2] not in self._held and handler.handle_run(run):
             return
         for _, its_subject, reply, header, payload in run.ops():
             self._on_ack(its_subject, reply, header, payload, None)

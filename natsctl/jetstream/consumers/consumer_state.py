@@ -183,6 +183,8 @@ class ConsumerState:
         self.delivered_sseq = max(self.delivered_sseq, delivered_sseq)
         self.floor_cseq, self.floor_sseq = floor_cseq, floor_sseq
         order, pending = self.order, self.pending
+        if not pending:
+            order.clear()
         while order and order[0] not in pending:
             order.popleft()
         self.stuck = bool(order) and floor_cseq < pending[order[0]][0] - 1

@@ -1,7 +1,10 @@
 """Acks in all their spellings, and what they do to a consumer's counters."""
 
 import errno
+from unittest import mock
 
+from natsctl.jetstream.consumers.consumer_acks import METRIC_COST, Acks
+from natsctl.jetstream.work import SLICE
 from natsctl.wire.client import encode_pub
 from tests.support.jet import Jet, texts
 from tests.support.simdisk import DiskFault
@@ -105,3 +108,26 @@ def test_a_double_ack_is_not_answered_when_the_disk_fails(jet: Jet) -> None:
     created = {"stream_name": "S", "config": {"durable_name": "D"}}
     assert jet.api("CONSUMER.DURABLE.CREATE.S.D", created)["error"]["err_code"] == 10077
     assert jet.api("CONSUMER.NAMES.S")["consumers"] == ["C"]
+
+
+def test_acks_with_a_metric_each_are_handled_in_parts(jet: Jet) -> None:
+    count = 400
+    jet.consumer(sample_freq="100", max_ack_pending=-1)
+    metrics = jet.listen("$JS.EVENT.METRIC.CONSUMER.ACK.S.C")
+    jet.publish_many(count)
+    replies = [message.reply for message in jet.pull({"batch": count})]
+    samples, sample, run_ready = [0], Acks._sample, jet.machine.engine.run_ready
+
+    def counted(self: Acks, *args: int) -> None:
+        samples[-1] += 1
+        sample(self, *args)
+
+    def turn(budget: int) -> bool:
+        samples.append(0)
+        return run_ready(budget)
+
+    with mock.patch.object(Acks, "_sample", counted), mock.patch.object(jet.machine.engine, "run_ready", turn):
+        jet.wire.send(b"".join([b"PUB %b 0\r\n\r\n" % reply for reply in replies]))
+    assert len(jet.heard(metrics)) == sum(samples) == count
+    assert max(samples) <= SLICE // METRIC_COST
+    assert jet.info()["num_ack_pending"] == 0

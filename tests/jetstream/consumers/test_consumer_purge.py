@@ -1,10 +1,14 @@
 """Where a purge puts consumers."""
 
+from collections.abc import Sequence
+from unittest import mock
+
 import pytest
 
 from natsctl.jetstream.consumers.consumer import Consumer
+from natsctl.jetstream.consumers.consumer_state import ChangeLog
 from natsctl.store.filters import Filters
-from natsctl.store.steps import Steps
+from natsctl.store.steps import STEP, Steps
 from tests.support.jet import Jet
 
 
@@ -42,3 +46,21 @@ def test_a_rollup_costs_nothing_for_consumers_of_other_subjects(jet: Jet, monkey
     assert told == ["A"]
     assert jet.counts("A")["pending"] == 1
     assert jet.counts("B")["pending"] == 2
+
+
+def test_very_many_pending_messages_are_dropped_in_parts(jet: Jet) -> None:
+    count, sizes, forgotten = 2000, list[int](), ChangeLog.forgotten
+    jet.consumer(max_ack_pending=-1)
+    jet.publish_many(count)
+    assert len(jet.pull({"batch": count})) == count
+
+    def counted(self: ChangeLog, sseqs: Sequence[int]) -> None:
+        sizes.append(len(sseqs))
+        forgotten(self, sseqs)
+
+    with mock.patch.object(ChangeLog, "forgotten", counted):
+        jet.api("STREAM.PURGE.S")
+    assert sum(sizes) == count
+    assert max(sizes) <= STEP
+    assert jet.info()["num_ack_pending"] == 0
+    assert Jet(jet.machine.restarted()).info()["num_ack_pending"] == 0

@@ -1,5 +1,11 @@
 """When a consumer that nobody uses ends, and what counts as use. Source: reference, consumer.go deleteNotActive."""
 
+from typing import Any
+from unittest import mock
+
+from natsctl.jetstream.consumers.redelivery import Redelivery
+from natsctl.jetstream.work import SLICE
+from natsctl.store.steps import STEP
 from tests.support.jet import SECOND, Jet
 
 
@@ -91,3 +97,33 @@ def test_each_edge_of_a_pause_is_told(jet: Jet) -> None:
         (True, "2026-01-01T01:00:00Z"),
         (False, "2026-01-01T01:00:00Z"),
     ]
+
+
+def test_very_many_outstanding_acks_are_examined_in_parts(jet: Jet) -> None:
+    count = 2000
+    jet.ephemeral(name="E", inactive_threshold=SECOND, max_ack_pending=-1, ack_wait=30 * SECOND)
+    jet.publish_many(count)
+    assert len(jet.pull({"batch": count}, "E")) == count
+    looks, deadline, engine = [0], Redelivery.deadline, jet.machine.engine
+    run_ready, run_timers = engine.run_ready, engine.run_timers
+
+    def counted(self: Redelivery, sseq: int) -> int:
+        looks[-1] += 1
+        return deadline(self, sseq)
+
+    def lap(call: Any) -> Any:
+        def begin(*args: Any) -> Any:
+            looks.append(0)
+            return call(*args)
+
+        return begin
+
+    with (
+        mock.patch.object(Redelivery, "deadline", counted),
+        mock.patch.object(engine, "run_ready", lap(run_ready)),
+        mock.patch.object(engine, "run_timers", lap(run_timers)),
+    ):
+        jet.advance(10)
+    assert "E" in jet.machine.streams["S"].consumers
+    assert count <= sum(looks)
+    assert max(looks) <= SLICE + STEP
