@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from natsctl.store.errors import StoreError
-from natsctl.store.steps import Steps
+from natsctl.store.steps import STEP, Steps
 
 if TYPE_CHECKING:
     from natsctl.broker.session import Session
@@ -183,11 +183,19 @@ class Work:
         self._continue()
 
     def stop(self) -> None:
-        """Drop every job and serve the waiting calls: they will find that the stream was removed."""
+        """Drop every job, and serve the waiting calls in steps: they will find that the stream was removed.
+
+        As for every job of the account, no stream is created meanwhile.
+        """
         jobs, self._jobs = self._jobs, deque()
+        held, self._held = self._held, deque()
         for job in jobs:
             job.steps.close()
-        self.finish()
+        for waiting in held:
+            self._let_go(waiting)
+        self._continue()
+        if held and self._stream is not None:
+            self._stream.js.work.begin(_serving(held))
 
     def defers(self, runnable: Runnable) -> bool:
         """Return whether a part with a turn must wait; it is made ready again afterwards."""
@@ -235,13 +243,27 @@ class Work:
     def _serve_held(self) -> int:
         """Make the call that has waited longest."""
         held = self._held.popleft()
-        if not held.reads and self._stream is not None:
-            self._changes -= 1
-            store = self._stream.store
-            store.held -= 1
-            store.held_bytes -= held.size
+        self._let_go(held)
         if self.closed:  # the call would wait again
             self._open_or_close(False)
             self._reopened = True
         held.call(*held.arguments)
         return held.cost
+
+    def _let_go(self, held: _Held) -> None:
+        if not held.reads and self._stream is not None:
+            self._changes -= 1
+            store = self._stream.store
+            store.held -= 1
+            store.held_bytes -= held.size
+
+
+def _serving(held: deque[_Held]) -> Steps[None]:
+    cost = 0
+    while held:
+        call = held.popleft()
+        call.call(*call.arguments)
+        cost += call.cost
+        if cost >= STEP:
+            yield cost
+            cost = 0

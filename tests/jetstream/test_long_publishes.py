@@ -8,7 +8,7 @@ from natsctl.store.filters import Filters
 from natsctl.store.index import QUICK_LOOK_STEP
 from natsctl.wire.client import encode_pub
 from tests.jetstream.test_work import MAX_LINES, VERY_MANY, Metered, filled, most_lines, stream_of
-from tests.support.jet import Jet
+from tests.support.jet import SECOND, Jet, ok
 
 BATCH = 400
 LAST_OF_PATTERN = {"Nats-Expected-Last-Subject-Sequence": "0", "Nats-Expected-Last-Subject-Sequence-Subject": "*.*.y"}
@@ -81,3 +81,35 @@ def test_a_batch_waits_for_a_request_under_way_and_later_messages_for_the_batch(
     jet.wire.session.receive(encode_pub(b"s.1", b"ack", header, b"") + encode_pub(b"s.2", b"ack", b"", b""))
     jet.machine.settle()
     assert [message.json()["seq"] for message in jet.heard(sid)] == [VERY_MANY + 1, VERY_MANY + 2]
+
+
+def test_what_waits_for_a_stream_that_is_deleted_is_answered_in_slices() -> None:
+    jet = filled(VERY_MANY, VERY_MANY)
+    machine, sid, infos = jet.machine, jet.listen("answer"), 2_000
+    assert isinstance(machine, Metered)
+    chunk = encode_pub(b"$JS.API.STREAM.PURGE.S", b"answer", b"", b'{"filter":"*.*.x"}')
+    chunk += encode_pub(b"$JS.API.STREAM.DELETE.S", b"answer", b"", b"")
+    jet.wire.session.receive(chunk + encode_pub(b"$JS.API.STREAM.INFO.S", b"answer", b"", b"") * infos)
+    body = b'{"name":"S","storage":"memory","subjects":["s.>"]}'
+    jet.wire.session.receive(encode_pub(b"s.1", b"unheard", b"", b""))
+    jet.wire.session.receive(encode_pub(b"$JS.API.STREAM.CREATE.S", b"answer", b"", body))
+    assert most_lines(machine, machine.settle) <= MAX_LINES
+    answers = [message.json() for message in jet.heard(sid)]
+    missing = [answer for answer in answers if "error" in answer]
+    assert len(answers) == infos + 3 and len(missing) == infos, "the purge, the removal and the new stream succeeded"
+    assert all(answer["error"]["err_code"] == 10059 for answer in missing), "the new stream came later"
+    assert stream_of(jet).store.messages == 0
+
+
+def test_messages_that_never_expire_are_skipped_in_slices() -> None:
+    jet = filled(1, allow_msg_ttl=True)
+    machine, store, many = jet.machine, stream_of(jet).store, 20_000
+    assert isinstance(machine, Metered)
+    for number in range(many):
+        jet.wire.session.receive(encode_pub(b"s.%d" % number, b"", block(Nats_TTL="never"), b""))
+    jet.wire.session.receive(encode_pub(b"s.last", b"", b"", b""))
+    machine.settle()
+    config = {"name": "S", "subjects": ["s.>"], "storage": "file", "allow_msg_ttl": True, "max_age": 3600 * SECOND}
+    assert most_lines(machine, lambda: ok(jet.api("STREAM.UPDATE.S", config))) <= MAX_LINES
+    assert most_lines(machine, lambda: jet.advance(3600 + 1)) <= MAX_LINES
+    assert store.messages == many and not store.count_of(b"s.last")

@@ -39,17 +39,21 @@ ONE_BY_ONE: Final = 1000
 """Maximum number of messages expiring together that consumers are informed of one by one."""
 WALK: Final = 256
 """Messages that one turn of a walk examines."""
+SKIPPED: Final = 512
+"""Spared messages that one turn skips."""
 SEEN_PER_AGE: Final = 256
 """Entries of `_seen` in one max_age: so much of it a message with a time ahead of the clock may stay too long."""
 
 
 class Expiry:
-    __slots__ = ("_alarm", "_cursor", "_max_age_ns", "_over", "_seen", "_stream")
+    __slots__ = ("_alarm", "_cursor", "_left", "_max_age_ns", "_over", "_seen", "_stream")
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
         self._max_age_ns = 0
         self._cursor = 0
+        self._left = 0
+        """Spared messages that may still be skipped in this turn."""
         self._seen: deque[tuple[int, int]] = deque()
         """Sequences of messages with times ahead of the clock, and the monotonic times of their arrival."""
         self._over = 0
@@ -74,6 +78,7 @@ class Expiry:
         self._note_seen()
         oldest_ns = store.first_ts_ns
         if self._stream.timed.ttl.spared_below(store.last_seq + 1):
+            self._left = SKIPPED
             oldest_ns = store.ts_of(self._next(store.last_seq + 1))
         if oldest_ns:
             clock = self._stream.engine.clock
@@ -158,6 +163,7 @@ class Expiry:
 
     def _walk(self, first_kept: int, limit: int) -> int:
         """Remove up to `limit` messages one by one, skipping messages that never expire."""
+        self._left = SKIPPED
         for done in range(limit):
             seq = self._next(first_kept)
             if not seq:
@@ -171,10 +177,14 @@ class Expiry:
         return limit
 
     def _next(self, first_kept: int) -> int:
-        """Return the oldest durable sequence below `first_kept` that can expire, or 0."""
+        """Return the oldest sequence below `first_kept` that can expire, or 0; ask for a turn to skip more."""
         store, spares = self._stream.store, self._stream.timed.ttl.spares
         seq = store.next_seq(ALL, max(self._cursor, store.first_seq))
         while seq and seq < first_kept and spares(seq):
+            if not self._left:
+                self._look()
+                return 0
+            self._left -= 1
             self._cursor = seq + 1
             seq = store.next_seq(ALL, seq + 1)
         return seq if 0 < seq < first_kept else 0

@@ -59,8 +59,8 @@ HELD_NS: Final = 2 * SECOND
 """Wait after a message that could not be stored: the connection itself is fine, so nothing doubles."""
 JITTER: Final = 0.1
 """Random part of a wait, so that many mirrors of one origin do not send requests at once."""
-CONNECT_COST: Final = 64
-"""Share of one connection in a turn's budget of messages: some 300 µs."""
+CONNECT_COST: Final = 256
+"""Share of one connection in a turn's budget of messages: about a millisecond with the consumer that it creates."""
 STALLED_BEATS: Final = 3
 """Heartbeats that name the same unanswered flow control request before it is an error. Source: nats-server."""
 
