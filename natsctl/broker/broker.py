@@ -124,6 +124,7 @@ class Broker:
         "start_ns",
         "storing",
         "system_account",
+        "tick_ends_ns",
         "total_connections",
         "unfinished",
         "wide_routes",
@@ -180,6 +181,8 @@ class Broker:
         """Return when something else is due that should be in time."""
         self.pings_left = PINGS_A_LOOK
         """Pings that this call of `tick` may still send."""
+        self.tick_ends_ns = 0
+        """When this call of `tick` leaves sessions that are due to the next one, monotonic clock; 0: none was due."""
         self.removals_left = MANY_SUBS
         """Subscriptions that may still be removed at once in this turn: thousands of clients may be closed in one."""
         self.look_ns = NEVER_NS
@@ -366,8 +369,8 @@ class Broker:
                     session.apply_limits()
                 else:
                     session.login.ask_again(partial(_stay, session, known))
-        for account in self.accounts.values():
-            _close_crowd(account)
+        for account in tuple(self.accounts.values()):
+            yield from _close_crowd(account)
 
     def close_excess(self) -> int:
         """Close the clients that are more than the server may have now, and return how many."""
@@ -416,6 +419,7 @@ class Broker:
         """Run every session's timers; return when the next thing is due that should be in time, monotonic clock."""
         self.look_ns = 0  # changes meanwhile are in the answer
         self.pings_left = PINGS_A_LOOK
+        self.tick_ends_ns = 0
         alarm_ns = NEVER_NS
         for session in tuple(self.sessions.values()):
             session.tick()
@@ -423,6 +427,7 @@ class Broker:
                 alarm_ns = session.timers.alarm_ns
         if self.long_work:
             self.do_long_work(self.clock.monotonic_ns() + SLICE_NS)
+        self.tick_ends_ns = 0  # of leaf nodes
         for look in self.on_tick:
             look()
         self.look_ns = min([alarm_ns, *(due_ns() for due_ns in self.alarms)])
@@ -447,12 +452,13 @@ class Broker:
         return sum(account.subscriptions for account in self.accounts.values())
 
 
-def _close_crowd(account: Account) -> None:
+def _close_crowd(account: Account) -> Steps[None]:
     """Close the newest clients above their account's limit."""
     most = account.config.limits.max_connections
     if most != UNLIMITED and most < len(account.sessions):
         clients = [session for session in account.sessions if session.close_reason is None]
         for session in sorted(clients, key=lambda session: session.cid)[max(most, 0) :]:
+            yield SESSION_COST
             session.notice(ACCOUNT_FULL)
             session.close(CloseReason.MAX_ACCOUNT_CONNECTIONS_EXCEEDED, ACCOUNT_FULL)
 

@@ -20,6 +20,10 @@ PINGS_A_LOOK: Final = 500
 """Pings that are sent at one look: thousands of clients that came back together are due together, at 4 µs each."""
 
 
+TICK_SLICE_NS: Final = 5_000_000
+"""Time for sessions that are due, after the first of them: thousands may expire at once, each with subscriptions."""
+
+
 class Timers:
     """The timers of one session; `tick` is called often and costs a comparison until something is due."""
 
@@ -91,6 +95,12 @@ class Timers:
             self.alarm_ns = NEVER_NS
             return
         if now < self._next_ns:
+            return
+        ends_ns = session.broker.tick_ends_ns
+        if not ends_ns:
+            session.broker.tick_ends_ns = now + TICK_SLICE_NS
+        elif now > ends_ns:
+            self.alarm_ns = now
             return
         if now >= self._expires_ns:
             session.close(CloseReason.AUTHENTICATION_EXPIRED, "User Authentication Expired")

@@ -1,5 +1,6 @@
 """Work that takes long is done in slices, in the order in which it was sent."""
 
+import itertools
 import random
 import re
 from collections.abc import Iterator
@@ -29,6 +30,7 @@ from natsctl.broker.deferred_work import (
 )
 from natsctl.broker.imports.account_config import (
     AccountConfig,
+    ConnectionLimits,
     Destination,
     Latency,
     ServiceExport,
@@ -1168,3 +1170,32 @@ def test_many_messages_of_the_server_to_several_are_delivered_in_turns(
         assert sorted(found) == sorted(b"abcdefghij"[at : at + 1] for at in range(10) for _ in range(3))
         assert found == sorted(found) or not handled
         assert not account.postponed.any
+
+
+def test_thousands_of_clients_are_closed_in_slices_when_they_expire_at_once() -> None:
+    harness = broker(options=BrokerOptions(auth=StaticAuthenticator(users=(User("e", "", "E"),))))
+    silent = [harness.connect("h", 1) for _ in range(100)]
+    expiring = [client(harness, hello_of(b"e")) for _ in range(100)]
+    assert isinstance(harness.clock, SlowClock)
+    for session in expiring:
+        session.timers.expire_at(harness.clock.ns + 1)
+    slow_down(harness, 100_000)
+    harness.clock.ns += 3_600_000_000_000
+    closed = 0
+    while closed < 200:
+        due_ns = harness.tick()
+        before, closed = closed, sum(session.close_reason is not None for session in silent + expiring)
+        assert 0 < closed - before < 100
+        assert closed == 200 or due_ns <= harness.clock.ns
+    assert {session.close_reason for session in silent} == {CloseReason.AUTHENTICATION_TIMEOUT}
+    assert {session.close_reason for session in expiring} == {CloseReason.AUTHENTICATION_EXPIRED}
+
+
+def test_clients_above_the_limit_of_their_account_are_closed_in_steps() -> None:
+    harness = broker(options=BrokerOptions(auth=StaticAuthenticator(users=(User("e", "", "E"),))))
+    sessions = [client(harness, hello_of(b"e")) for _ in range(50)]
+    harness.configure([AccountConfig("E", limits=ConnectionLimits(max_connections=10))])
+    steps = harness.reauthorize({"e"}, {"e"})
+    left = [50, *(len(harness.account("E").sessions) for _ in steps)]
+    assert {before - now for before, now in itertools.pairwise(left)} == {0, 1} and left[-1] <= 11
+    assert all(session.close_reason is None for session in sessions[:10])
