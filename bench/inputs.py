@@ -970,6 +970,14 @@ async def clients_publish_at_once(peers: Peers, count: int) -> None:
     await at_once(peers, peers.url, count, b"PUB s.x 0\r\n\r\n" * 5_000 + b"PING\r\n", greeted=True, login=login)
 
 
+@sized("connections: subscriptions at once", 10, 100, 1_000, 4_000)
+async def clients_subscribe_at_once(peers: Peers, count: int) -> None:
+    """Subscribe a hundred times on many connections of clients."""
+    login = b'CONNECT {"verbose":false}\r\nPING\r\n'
+    subs = b"".join(b"SUB b.%d.* %d\r\n" % (number, number) for number in range(100))
+    await at_once(peers, peers.url, count, subs + b"PING\r\n", greeted=True, login=login)
+
+
 @sized("connections: a message to many", 10, 100, 1_000, 4_000)
 async def many_connections(peers: Peers, count: int) -> None:
     """Publish ten messages to subscribers with a connection each."""

@@ -106,6 +106,11 @@ MANY_CHUNKS: Final = 4
 GATHER_NS: Final = 100_000
 """Time to wait for the next of them: a part of a sync, and more than a client needs for its answer."""
 
+INPUT_NS: Final = 10_000_000
+"""Time of input that is carried out between two turns; thousands of connections may have some for one iteration."""
+SHORT_INPUT: Final = 64
+"""Bytes of input that are accepted at once also after that: a few operations, such as a PING."""
+
 READ_BYTES: Final = 256_000
 """Bytes that are read from a socket at once."""
 CROWD_READ_BYTES: Final = 8 << 10
@@ -213,6 +218,8 @@ class Shell:
         """Connections that have missed their write deadline."""
         self._is_turn_due = False
         self._read_bytes = self._gather_until_ns = 0
+        self._input_since_ns = self._input_end_ns = 0
+        """Times of the first and of the last input since the last turn."""
         self._chunks = self._gathered = self._expected = 0
         """Chunks read since the last look for more, since the last turn, and before the last commit."""
         self._has_more = False
@@ -320,7 +327,7 @@ class Shell:
                 self._leave_unread()
                 if self._defer(connection, pieces or iter((data,)), size):
                     return
-        if pieces or must_wait(session, size) or (size > PIECE_BYTES and count_lines(data) > MANY_LINES):
+        if pieces or self._must_wait(session, size) or (size > PIECE_BYTES and count_lines(data) > MANY_LINES):
             self.received_pieces(connection, pieces or cut(data), size)
             return
         self._attend(connection, session.receive, data)
@@ -385,10 +392,14 @@ class Shell:
     def received_pieces(self, connection: ClientConnection, pieces: Iterator[bytes], size: int) -> None:
         """Pass input of `size` bytes to the session; it accepts the pieces in turn."""
         self.remove_silent(connection)
-        if must_wait(connection.session, size) and self._defer(connection, pieces, size):
+        if self._must_wait(connection.session, size) and self._defer(connection, pieces, size):
             return
         self._attend(connection, receive_pieces, connection.session, pieces, size)
         self._count(connection.session, size)
+
+    def _must_wait(self, session: Session, size: int) -> bool:
+        """Return whether an input of so many bytes has to wait for a turn, after many others or with many sessions."""
+        return must_wait(session, size) or (size > SHORT_INPUT and self._input_end_ns - self._input_since_ns > INPUT_NS)
 
     def _defer(self, connection: ClientConnection, pieces: Iterator[bytes], size: int) -> bool:
         """Keep input for a later turn, and read no more until then; return False if it cannot be kept."""
@@ -415,6 +426,8 @@ class Shell:
         """Ask for a turn, or take it where much was read."""
         self._read_bytes += size
         self._chunks += 1
+        self._input_end_ns = session.last_active_ns
+        self._input_since_ns = self._input_since_ns or session.last_active_ns
         if self._read_bytes >= TURN_BYTES:
             self.turn()
         if not self._is_turn_due:
@@ -447,7 +460,7 @@ class Shell:
     # The turn
 
     def turn(self) -> None:
-        self._read_bytes = self._chunks = self._gathered = 0
+        self._read_bytes = self._chunks = self._gathered = self._input_since_ns = self._input_end_ns = 0
         try:
             self._turn()
         except Exception as error:

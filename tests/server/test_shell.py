@@ -23,10 +23,12 @@ from natsctl.server.shell import (
     FLUSHES_A_LOOK,
     GATHER_NS,
     HANDSHAKES_S,
+    INPUT_NS,
     LATE,
     MAX_LINES,
     MAX_PAUSE_NS,
     READ_BYTES,
+    SHORT_INPUT,
     TURN_SLICES,
     UNFINISHED_S,
     Shell,
@@ -294,6 +296,35 @@ def test_in_a_crowd_only_little_input_is_read_at_once(loop: DueCalls, shell: She
         pass
     assert len(shell.read_buffer()) == READ_BYTES and not any(connection.paused for connection in crowd)
     assert [len(session.out) for session in busy] == [1] * len(busy) and len(last.out) == LITTLE_INPUT
+
+
+def test_input_of_very_many_connections_is_carried_out_in_several_turns(
+    loop: DueCalls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times = itertools.count(1.0, 0.6 * UNFINISHED_S)
+    monkeypatch.setattr("natsctl.server.shell.time", SimpleNamespace(monotonic=lambda: next(times)))
+    clock = VirtualClock()
+    shell = Shell(cast(Any, loop), Log(quiet=True), Broker(clock, random.Random(1)), None, 10.0)
+    crowd = [LostConnection(shell) for _ in range(50)]
+    for client in crowd:
+        client.session.receive(b'CONNECT {"verbose":false}\r\n')
+        client.session.take_output()
+    for client in crowd:
+        clock.advance(INPUT_NS // 9)
+        shell.received(cast(ClientConnection, client), b"PING\r\n" * SHORT_INPUT)
+        shell.received(cast(ClientConnection, client), b"PING\r\n")
+    answered = [sum(bool(client.session.out) for client in crowd)]
+    assert answered == [11] and [client.paused for client in crowd] == [False] * 11 + [True] * 39
+    last = LostConnection(shell)
+    last.session.receive(b'CONNECT {"verbose":false}\r\n')
+    last.session.take_output()
+    shell.received(cast(ClientConnection, last), b"PING\r\n")
+    assert last.session.out, "a short input does not wait for the others"
+    while loop.run():
+        answered.append(sum(bool(client.session.out) for client in crowd))
+    assert answered[-1] == 50 and max(b - a for a, b in itertools.pairwise(answered)) <= 2
+    assert {len(b"".join(client.session.out)) for client in crowd} == {len(b"PONG\r\n") * (SHORT_INPUT + 1)}
+    assert not any(client.paused for client in crowd)
 
 
 def test_the_trace_of_very_many_operations_is_written_in_slices(
