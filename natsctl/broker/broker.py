@@ -372,11 +372,12 @@ class Broker:
         for account in tuple(self.accounts.values()):
             yield from _close_crowd(account)
 
-    def close_excess(self) -> int:
+    def close_excess(self) -> Steps[int]:
         """Close the clients that are more than the server may have now, and return how many."""
         sessions = [session for session in self.sessions.values() if session.close_reason is None]
         excess = sessions[: max(len(sessions) - self.options.max_connections, 0)]
         for session in excess:
+            yield SESSION_COST
             session.close(CloseReason.MAX_CONNECTIONS_EXCEEDED, "maximum connections exceeded")
         return len(excess)
 

@@ -368,13 +368,15 @@ class Reloader:
         new, derived, _, contexts, lines, same, names = reload
         gone = yield from broker.configuring(new.accounts, partial(self._switch, reload))
         yield from broker.reauthorize(same, names)
-        for session in [session for account in gone for session in broker.members(account)]:
-            session.close(CloseReason.CLIENT_CLOSED)
+        for account in gone:
             yield 1
+            for session in broker.members(account):
+                session.close(CloseReason.CLIENT_CLOSED)
+                yield 1
         server.follow_leafnodes(derived, contexts.get("leafnodes"))
         yield from reload_operator_mode(broker, new, server.log)
         self.applied(old, new)
-        if closed := broker.close_excess():
+        if closed := (yield from broker.close_excess()):
             server.log.info(f"Closed {closed} connections to fall within max_connections")
         for line in lines:
             server.log.info(line)
