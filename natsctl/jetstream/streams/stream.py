@@ -19,7 +19,7 @@ stream.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
@@ -47,7 +47,8 @@ from natsctl.jetstream.work import Work
 from natsctl.store.errors import StoreDamagedError, StoreError, StoreFullError
 from natsctl.store.filters import ALL, Filters
 from natsctl.store.message import RemovedMessage, StoredMessage
-from natsctl.store.steps import Steps, finish
+from natsctl.store.steps import STEP, Steps, finish
+from natsctl.store.steps import pieces as consumer_pieces
 from natsctl.store.stream import RecordsCallback, StreamStore
 
 if TYPE_CHECKING:
@@ -358,9 +359,23 @@ class Stream:
         gone = self.store.remove(seq, erase)
         if gone is None:
             return False
-        self.removed(gone, GONE)
+        takers = self.retention.interest.consumers_of(gone.subject)
+        if len(takers) > STEP and seq <= self.store.durable_seq and not self.retention.interest.late:
+            if self.dedupe:
+                self.dedupe.message_gone(seq)
+            self.work.begin(self._reporting(gone, takers))
+        else:
+            self.removed(gone, GONE)
         self.count_bytes()
         return True
+
+    def _reporting(self, removed: RemovedMessage, takers: Sequence[Consumer]) -> Steps[None]:
+        """Report a removed message to very many consumers; they deliver nothing meanwhile."""
+        self.work.shut()
+        for piece in consumer_pieces(takers):
+            for consumer in piece:
+                consumer.on_removed(removed.seq, removed.subject, GONE)
+            yield len(piece)
 
     def purge(self, filters: Filters | None = None, below_seq: int = 0, keep: int = 0) -> int:
         """Remove messages as `StreamStore.purge` does and return their number. Raises StoreError."""

@@ -2,15 +2,18 @@
 
 import random
 from typing import Any
+from unittest import mock
 
 import pytest
 
 from natsctl.broker.deferred_work import LongWork
 from natsctl.jetstream.consumers import retention
+from natsctl.jetstream.consumers.consumer import Consumer
 from natsctl.jetstream.consumers.pending import Undelivered
 from natsctl.jetstream.consumers.retention import FEW, Interest
 from natsctl.jetstream.engine import RUN_MIN
 from natsctl.store.filters import Filters
+from natsctl.store.steps import STEP
 from tests.support.jet import Jet, texts
 
 
@@ -130,3 +133,30 @@ def test_pending_counts_of_many_consumers_are_those_of_the_store(
             counted = undelivered.count
             undelivered.recount()
             assert counted == undelivered.count, name
+
+
+def test_very_many_consumers_learn_of_a_removed_message_in_parts() -> None:
+    jet, number, told = Jet(), 3 * STEP, [0]
+    jet.stream(max_consumers=number)
+    for consumer in range(number):
+        jet.consumer(f"C{consumer}", deliver_subject="to")
+    jet.listen("to")
+    jet.publish("1", "2")
+    on_removed, run_ready = Consumer.on_removed, jet.machine.engine.run_ready
+
+    def counted(self: Consumer, *args: Any) -> None:
+        told[-1] += 1
+        on_removed(self, *args)
+
+    def turn(budget: int) -> bool:
+        told.append(0)
+        return run_ready(budget)
+
+    with (
+        mock.patch.object(Consumer, "on_removed", counted),
+        mock.patch.object(jet.machine.engine, "run_ready", turn),
+    ):
+        assert jet.api("STREAM.MSG.DELETE.S", {"seq": 1})["success"]
+    assert sum(told) == number
+    assert max(told) <= 2 * STEP
+    assert {len(c.state.pending) for c in jet.machine.streams["S"].consumers.values()} == {1}
