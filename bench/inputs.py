@@ -677,6 +677,20 @@ async def conditional_batch(peers: Peers, count: int) -> None:
     await peers.client.flush()
 
 
+@sized("publish: lifetimes", 1_000, 10_000, 100_000)
+async def many_lifetimes(peers: Peers, count: int) -> None:
+    """Publish messages whose lifetimes end in the same second, and as many that end hours later."""
+    await create(peers, subjects=["s.>"], allow_msg_ttl=True)
+    for seconds in (9_000, 2):
+        lines = []
+        for number in range(count):
+            header = b"NATS/1.0\r\nNats-TTL: %d\r\n\r\n" % (seconds + number % 2)
+            lines.append(b"HPUB s.%d.%d %d %d\r\n%b\r\n" % (seconds, number, len(header), len(header), header))
+        peers.client.send(b"".join(lines))
+        await peers.client.flush()
+    await asyncio.sleep(4)
+
+
 @sized("publish: digits of a counter", 60, 600, 6_000, 60_000)
 async def long_counter(peers: Peers, count: int) -> None:
     """Add long numbers to a counter."""

@@ -6,10 +6,9 @@ that nats-server has. Messages with `never` are listed in `_never`, because max_
 removed some messages per turn. After a restart both are filled again from the flagged messages (schedules.py); a
 message that was removed leaves stale entries; they are skipped, and swept once they are the majority.
 
-`Deadlines` (also used by schedules) is a timing wheel with two levels. `_near` holds buckets of one tick (about a
-second), for every tick up to the era that was opened last; `_far` holds one bucket for every later era (4096 ticks,
-about 73 minutes), which is distributed to ticks when it begins. A bucket is two arrays, sequences and times, in the
-order of arrival; it is sorted once, when its first entry is due. Nothing is removed when a message is removed: the
+`Deadlines` (also used by schedules) keeps runs of some entries, each two arrays, sequences and times, in the order of
+their arrival until the run is full and sorted once. A heap has the full runs by their earliest time. So no call sorts
+or moves more than one run, however many entries are due together. Nothing is removed when a message is removed: the
 caller checks whether a due sequence is still stored, and `sweep` drops stale entries in small steps, so that they do
 not outnumber messages.
 """
@@ -34,17 +33,15 @@ if TYPE_CHECKING:
     from natsctl.jetstream.streams.stream import Stream
 
 
-TICK_BITS: Final = 30
-"""A tick is 2**30 ns."""
-ERA_BITS: Final = 42
-"""An era is 2**42 ns."""
-SWEEP_STEP: Final = 4096
-"""Entries that one step of a sweep examines."""
+RUN_ENTRIES: Final = 1024
+"""Entries of a run: sorted in less than half a millisecond."""
+SWEEP_RUNS: Final = 4
+"""Runs that one step of a sweep examines."""
 MAX_NS: Final = (1 << 63) - 1
 """Latest time that is kept, ns since the epoch."""
 
 
-class DeadlineBucket:
+class DeadlineRun:
     __slots__ = ("dues", "in_order", "lowest", "seqs")
 
     def __init__(self) -> None:
@@ -60,42 +57,44 @@ class DeadlineBucket:
         if due_ns < self.lowest:
             self.lowest = due_ns
 
-    def take(self, now_ns: int, limit: int) -> list[tuple[int, int]]:
-        """Remove and return up to `limit` (sequence, time) pairs due by `now_ns`, the earliest first."""
+    def sort(self) -> None:
+        """Put the earliest entry last."""
         if not self.in_order:
             order = sorted(range(len(self.dues)), key=self.dues.__getitem__, reverse=True)
             self.seqs = array("Q", map(self.seqs.__getitem__, order))
             self.dues = array("Q", map(self.dues.__getitem__, order))
             self.in_order = True
+
+    def take(self, until_ns: int, limit: int) -> list[tuple[int, int]]:
+        """Remove and return up to `limit` (sequence, time) pairs due by `until_ns`, the earliest first."""
+        self.sort()
         seqs, dues = self.seqs, self.dues
         taken: list[tuple[int, int]] = []
-        while dues and dues[-1] <= now_ns and len(taken) < limit:
+        while dues and dues[-1] <= until_ns and len(taken) < limit:
             taken.append((seqs.pop(), dues.pop()))
         self.lowest = dues[-1] if dues else MAX_NS
         return taken
 
-    def sweep(self, start: int, lives: Callable[[int], bool]) -> int:
-        """Drop entries of removed messages among SWEEP_STEP from `start` on and return the number kept."""
-        stop = min(start + SWEEP_STEP, len(self.seqs))
-        kept = [at for at in range(start, stop) if lives(self.seqs[at])]
-        if len(kept) < stop - start:
-            for column in (self.seqs, self.dues):
-                column[start:stop] = array("Q", [column[at] for at in kept])
-        return len(kept)
+    def sweep(self, lives: Callable[[int], bool]) -> int:
+        """Drop the entries of removed messages and return their number."""
+        kept = [at for at, seq in enumerate(self.seqs) if lives(seq)]
+        dropped = len(self.seqs) - len(kept)
+        if dropped:
+            self.seqs, self.dues = (array("Q", [column[at] for at in kept]) for column in (self.seqs, self.dues))
+            self.lowest = min(self.dues, default=MAX_NS)
+        return dropped
 
 
 class Deadlines:
-    __slots__ = ("_count", "_era", "_eras", "_far", "_near", "_sweep", "_sweep_at", "_ticks")
+    __slots__ = ("_count", "_new", "_number", "_runs", "_sweep")
 
     def __init__(self) -> None:
-        self._near: dict[int, DeadlineBucket] = {}
-        self._far: dict[int, DeadlineBucket] = {}
-        self._ticks: list[int] = []
-        self._eras: list[int] = []
-        self._era = -1
+        self._new = DeadlineRun()
+        self._runs: list[tuple[int, int, DeadlineRun]] = []
+        """A heap of full runs by their earliest time; after a sweep of a run it may be too early."""
+        self._number = 0
         self._count = 0
-        self._sweep: list[DeadlineBucket] = []
-        self._sweep_at = 0
+        self._sweep: list[DeadlineRun] = []
 
     def __len__(self) -> int:
         """Return how many entries there are, stale ones included."""
@@ -103,65 +102,45 @@ class Deadlines:
 
     def add(self, due_ns: int, seq: int) -> None:
         """Add the deadline of `seq`, `due_ns` since the epoch; a past one is due at once."""
-        due_ns = min(max(due_ns, 0), MAX_NS)
-        era = due_ns >> ERA_BITS
+        run = self._new
+        run.add(min(max(due_ns, 0), MAX_NS), seq)
         self._count += 1
-        if era <= self._era:
-            self._place(self._near, self._ticks, due_ns >> TICK_BITS, due_ns, seq)
-        else:
-            self._place(self._far, self._eras, era, due_ns, seq)
-
-    @staticmethod
-    def _place(rim: dict[int, DeadlineBucket], order: list[int], key: int, due_ns: int, seq: int) -> None:
-        bucket = rim.get(key)
-        if bucket is None:
-            bucket = rim[key] = DeadlineBucket()
-            heappush(order, key)
-        bucket.add(due_ns, seq)
+        if len(run.seqs) >= RUN_ENTRIES:
+            run.sort()
+            self._number += 1
+            heappush(self._runs, (run.lowest, self._number, run))
+            self._new = DeadlineRun()
 
     def next_ns(self) -> int | None:
-        bucket = self._first()
-        return bucket.lowest if bucket is not None else None
+        """Return the earliest deadline, of stale entries included, or None."""
+        return min(self._runs[0][0], self._new.lowest) if self._runs else self._new.lowest if self._new.seqs else None
 
     def take_due(self, now_ns: int, limit: int) -> list[tuple[int, int]]:
         due: list[tuple[int, int]] = []
+        runs, new, now_ns = self._runs, self._new, min(now_ns, MAX_NS)
         while len(due) < limit:
-            bucket = self._first()
-            if bucket is None or bucket.lowest > now_ns:
+            if new.seqs and (not runs or new.lowest < runs[0][0]):
+                if new.lowest > now_ns:
+                    break
+                due += new.take(min(now_ns, runs[0][0]) if runs else now_ns, limit - len(due))
+                continue
+            if not runs or runs[0][0] > now_ns:
                 break
-            due += bucket.take(now_ns, limit - len(due))
+            _, number, run = heappop(runs)
+            until_ns = min(now_ns, new.lowest, runs[0][0] if runs else now_ns)
+            due += run.take(until_ns, limit - len(due))
+            if run.seqs:
+                heappush(runs, (run.lowest, number, run))
         self._count -= len(due)
         due.sort()
         return due
 
-    def _first(self) -> DeadlineBucket | None:
-        """Return the bucket with the earliest deadline; if no near bucket is left, distribute the next era first."""
-        while True:
-            while self._ticks:
-                bucket = self._near[self._ticks[0]]
-                if bucket.seqs:
-                    return bucket
-                del self._near[heappop(self._ticks)]
-            if not self._eras:
-                return None
-            self._era = heappop(self._eras)
-            era = self._far.pop(self._era)
-            for due_ns, seq in zip(era.dues, era.seqs, strict=True):
-                self._place(self._near, self._ticks, due_ns >> TICK_BITS, due_ns, seq)
-            self._sweep = [bucket for bucket in self._sweep if bucket is not era]
-
     def sweep(self, lives: Callable[[int], bool]) -> bool:
         """Drop stale entries in one step; return whether the sweep continues."""
         if not self._sweep:
-            self._sweep, self._sweep_at = [*self._near.values(), *self._far.values()], 0
-        while self._sweep and self._sweep_at >= len(self._sweep[-1].seqs):
-            self._sweep.pop()
-            self._sweep_at = 0
-        if self._sweep:
-            bucket = self._sweep[-1]
-            before = len(bucket.seqs)
-            self._sweep_at += bucket.sweep(self._sweep_at, lives)
-            self._count -= before - len(bucket.seqs)
+            self._sweep = [*(run for _, _, run in self._runs), self._new]
+        for _ in range(min(SWEEP_RUNS, len(self._sweep))):
+            self._count -= self._sweep.pop().sweep(lives)
         return bool(self._sweep)
 
 

@@ -14,7 +14,7 @@ import pytest
 from natsctl.api import headers
 from natsctl.jetstream.engine_options import JetStreamOptions
 from natsctl.jetstream.streams import message_ttl
-from natsctl.jetstream.streams.message_ttl import Deadlines
+from natsctl.jetstream.streams.message_ttl import RUN_ENTRIES, DeadlineRun, Deadlines
 from natsctl.store.file_log import FileLog
 from natsctl.store.message import StoredMessage
 from natsctl.store.segment import Segment
@@ -237,10 +237,36 @@ def test_what_is_due_together_comes_up_by_sequence() -> None:
     assert [seq for seq, _ in deadlines.take_due(NOW + 20, 10)] == [1, 2, 5, 9]
 
 
+def test_however_many_are_due_together_a_call_sorts_one_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    sorted_entries, sort = [0], DeadlineRun.sort
+
+    def counting(run: DeadlineRun) -> None:
+        sorted_entries[0] += 0 if run.in_order else len(run.seqs)
+        sort(run)
+
+    monkeypatch.setattr(DeadlineRun, "sort", counting)
+    deadlines, rng, far_ns, most = Deadlines(), random.Random(3), NOW + 7200 * SECOND, 0
+    deadlines.add(NOW, 1)  # with it a time begins, and with its end the next one
+    for seq in range(2, 50_000):
+        sorted_entries[0] = 0
+        deadlines.add(far_ns + rng.randrange(SECOND), seq)
+        most = max(most, sorted_entries[0])
+    for now_ns in (NOW, far_ns + SECOND):
+        while True:
+            sorted_entries[0] = 0
+            taken = deadlines.take_due(now_ns, 256)
+            most = max(most, sorted_entries[0])
+            if not taken:
+                break
+            if deadlines and len(deadlines) % 3 == 0:
+                deadlines.add(far_ns + SECOND, 50_000 + len(deadlines))
+    assert len(deadlines) == 0 and most <= RUN_ENTRIES
+
+
 def test_an_entry_that_comes_late_is_not_lost() -> None:
     deadlines = Deadlines()
     deadlines.add(NOW + 100 * 86_400 * SECOND, 1)
-    assert deadlines.next_ns() == NOW + 100 * 86_400 * SECOND  # its era is open now
+    assert deadlines.next_ns() == NOW + 100 * 86_400 * SECOND
     deadlines.add(NOW, 2)
     deadlines.add(-5, 3)
     deadlines.add(1 << 80, 4)
