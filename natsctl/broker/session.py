@@ -549,6 +549,7 @@ class Session:
         if op[0] == SUB and self.login.authenticated:
             subscribe(self, op[1], op[2], op[3])
             look = look or len(op[1]) > LONG_SUBJECT_BYTES or self.incomplete is not None
+            look = look or len(self.account.listeners) > MANY_RECIPIENTS
             if self.incomplete is not None and not self._complete(rest, until_ns):
                 return False
         else:

@@ -17,6 +17,7 @@ from natsctl.broker.broker_options import BrokerOptions
 from natsctl.broker.deferred_work import (
     LONG_SUBJECT_BYTES,
     LOOK_MASK,
+    MANY_RECIPIENTS,
     MANY_SUBS,
     MAX_DEFERRED_BYTES,
     PIECE_BYTES,
@@ -1199,3 +1200,15 @@ def test_clients_above_the_limit_of_their_account_are_closed_in_steps() -> None:
     left = [50, *(len(harness.account("E").sessions) for _ in steps)]
     assert {before - now for before, now in itertools.pairwise(left)} == {0, 1} and left[-1] <= 11
     assert all(session.close_reason is None for session in sessions[:10])
+
+
+def test_the_clock_is_looked_at_after_each_subscription_that_many_leaf_nodes_learn_of() -> None:
+    harness = broker()
+    session, links = client(harness), [linked(harness, b"x%d" % number) for number in range(MANY_RECIPIENTS + 1)]
+    for link in links:
+        heard(link)
+    slow_down(harness)
+    session.receive(b"".join(b"SUB s.%d %d\r\n" % (number, number) for number in range(1, LOOK_MASK)))
+    assert 0 < heard(links[-1]).count(b"LS+ s.") < LOOK_MASK - 1
+    finish(harness)
+    assert len(session.subs) == LOOK_MASK - 1
