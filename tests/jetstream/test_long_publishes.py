@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from natsctl.jetstream.streams.pipeline import PublishPipeline
 from natsctl.store.filters import Filters
 from natsctl.store.index import QUICK_LOOK_STEP
 from natsctl.wire.client import encode_pub
@@ -113,3 +114,24 @@ def test_messages_that_never_expire_are_skipped_in_slices() -> None:
     assert most_lines(machine, lambda: ok(jet.api("STREAM.UPDATE.S", config))) <= MAX_LINES
     assert most_lines(machine, lambda: jet.advance(3600 + 1)) <= MAX_LINES
     assert store.messages == many and not store.count_of(b"s.last")
+
+
+@pytest.mark.parametrize("consumers", [2, 3])
+def test_among_many_consumers_a_run_that_removes_messages_is_handled_one_by_one(
+    consumers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each removal is reported to each consumer; the session looks at the clock between two messages."""
+    monkeypatch.setattr("natsctl.jetstream.streams.pipeline.FEW_CONSUMERS", 2)
+    jet, runs = Jet(), list[int]()
+    jet.stream(max_msgs=1)
+    for number in range(consumers):
+        jet.consumer(f"C{number}")
+    stream = stream_of(jet)
+    store_run = stream.pipeline.store_run
+    monkeypatch.setattr(
+        PublishPipeline, "store_run", lambda self, subject, run: (runs.append(len(run)), store_run(subject, run))[1]
+    )
+    jet.wire.send(encode_pub(b"s.a", b"", b"", b"x") * 100)
+    assert sum(runs) == (100 if consumers == 2 else 0)
+    assert jet.api("STREAM.INFO.S")["state"]["first_seq"] == 100
+    assert [jet.counts(f"C{number}")["pending"] for number in range(consumers)] == [1] * consumers

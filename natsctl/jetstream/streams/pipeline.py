@@ -108,6 +108,9 @@ ID_LINE: Final = b"\r\nNats-Msg-Id:"
 ONLY_ID: Final = b"NATS/1.0" + ID_LINE
 """The start of the header block that most publishers with headers send."""
 
+FEW_CONSUMERS: Final = 64
+"""With more, a run that removes messages has to be interrupted: each removal is reported to each consumer."""
+
 CHECK_COST: Final = 6
 """Cost of the checks of one message, as in store.steps,"""
 BYTES_PER_COST: Final = 512
@@ -247,6 +250,8 @@ class PublishPipeline:
         """Return whether the messages of a run would only be stored, unless their ids are known."""
         largest = min(self._max_payload, checks.MAX_HEADER_BYTES) if run.has_headers else self._max_payload
         if run.longest > largest or not (subject or self._limits.trims_together):
+            return False
+        if self._trims and len(self._stream.consumers) > FEW_CONSUMERS:
             return False
         if self._plan <= DIRECT:
             return True
