@@ -153,6 +153,16 @@ async def many_sources(peers: Peers, count: int) -> None:
     await api(peers, "STREAM.DELETE.A", {})
 
 
+@sized("stream: sources, update", 50, 500, 5_000, 20_000)
+async def updated_sources(peers: Peers, count: int) -> None:
+    """Give a stream with a message many missing streams as sources."""
+    await create(peers, subjects=["s"])
+    await peers.client.request(b"s", b"x", ANSWER_WITHIN_S)
+    sources = [{"name": f"O{number}"} for number in range(count)]
+    await api(peers, "STREAM.UPDATE.A", {"name": "A", "storage": "memory", "subjects": ["s"], "sources": sources})
+    await api(peers, "STREAM.DELETE.A", {})
+
+
 @sized("stream: filters of one origin", 50, 500, 5_000, 20_000)
 async def many_filters(peers: Peers, count: int) -> None:
     """Create a stream with many sources of one stream with many subjects, and itself as their origin."""

@@ -14,11 +14,14 @@ its messages are then sourced from the beginning, as for another stream. A sourc
 stream was restored from a snapshot, or comes from another server) looks for its newest header from the end of the
 stream, some messages per turn, before it connects; the first look is taken at once, because a crash right after the
 first commit leaves messages without a record.
+
+There may be tens of thousands of sources. They wait in one queue until they connect, so that the engine's ready queue
+has one entry for all of them: the consumers and jobs of others wait for a few connections, not for all.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Iterable, Sequence
 from itertools import takewhile
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -96,6 +99,9 @@ class Source(Upstream):
         self._skipped = 0
         self.fresh = False
         """True for a source without a position: its first connection determines its start."""
+
+    def start(self) -> None:
+        self._sources.connect_later(self)
 
     def info(self) -> StreamSourceInfo:
         info = super().info()
@@ -196,14 +202,28 @@ _decoder: Final = msgspec.msgpack.Decoder(Record)
 
 
 class SourceSet:
-    __slots__ = ("_known", "_ready", "_search_end", "_search_seq", "_searching", "_stream", "sources", "times")
+    __slots__ = (
+        "_connecting",
+        "_known",
+        "_named",
+        "_ready",
+        "_search_end",
+        "_search_seq",
+        "_searching",
+        "_stream",
+        "sources",
+        "times",
+    )
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
         self.sources: dict[str, Source] = {}
         self.times: Counter[str] = Counter()
         self._known: dict[str, OriginPosition] = {}
+        self._connecting: OrderedDict[Source, None] = OrderedDict()
         self._searching: dict[str, Source] = {}
+        self._named: dict[str, list[Source]] = {}
+        """Sources of the search by the name of their stream, and some that were found already."""
         self._search_seq = self._search_end = 0
         self._ready = False
 
@@ -258,14 +278,19 @@ class SourceSet:
                     self._begin(source)
             yield STEP
 
-    def stop(self) -> None:
+    def _drop_queues(self) -> None:
+        self._connecting.clear()
         self._searching.clear()
+        self._named.clear()
+
+    def stop(self) -> None:
+        self._drop_queues()
         for source in self.sources.values():
             source.stop()
 
     def ending(self) -> Steps[None]:
         """End every connection, and delete this stream's consumers at every origin; no stream is created meanwhile."""
-        self._searching.clear()
+        self._drop_queues()
         sources = [*self.sources.values()]
         for source in sources:
             source.stopped = True
@@ -371,17 +396,34 @@ class SourceSet:
 
     def _search(self, source: Source) -> None:
         """Search for the newest header of a source from the end of the stream."""
+        source.position, source.fresh = NOWHERE, True
         self._searching[source.index] = source
-        store = self._stream.store
-        self._search_seq = store.durable_seq
-        self._search_end = next((message.seq for message in store.remnants(1)), store.durable_seq + 1)
+        self._named.setdefault(source.index.split(" ", 1)[0], []).append(source)
+        self._search_seq, self._search_end = self._stream.store.durable_seq, 0
         self._stream.engine.ready(self)
 
     def run(self, budget: int) -> int:
-        """Examine the next messages of a search, newest first, and connect the sources found."""
+        """Examine the next messages of a search, newest first, and connect some of the sources that wait for that."""
+        spent = self._look_back(budget) if self._searching else 0
+        while self._connecting:
+            source, _ = self._connecting.popitem(last=False)
+            if not source.fresh and not source.stopped and source.index not in self._known:
+                self.moved(source)  # found by a search
+            spent += 1 + source.run(budget)
+            if spent >= budget:
+                break
+        if self._searching or self._connecting:
+            self._stream.engine.ready(self)
+        return spent
+
+    def connect_later(self, source: Source) -> None:
+        self._connecting[source] = None
+        self._stream.engine.ready(self)
+
+    def _look_back(self, budget: int) -> int:
         store, end = self._stream.store, self._search_seq
-        if not self._searching:
-            return 0
+        if not self._search_end:
+            self._search_end = next((message.seq for message in store.remnants(1)), store.durable_seq + 1)
         start = max(end - min(budget, READ_BATCH) + 1, self._search_end)
         messages = [*takewhile(lambda message: message.seq <= end, store.remnants(start))] if end >= start else []
         for message in reversed(messages):
@@ -389,26 +431,18 @@ class SourceSet:
             if found is not None:
                 self._found(found.stream, found.place, found.position)
         self._search_seq = start - 1
-        if self._searching and self._search_seq >= self._search_end:
-            self._stream.engine.ready(self)
-        else:
-            for source in tuple(self._searching.values()):
-                self._settle(source, NOWHERE)
+        if self._search_seq < self._search_end:  # no header names the others
+            self._connecting.update(dict.fromkeys(self._searching.values()))
+            self._searching.clear()
+        if not self._searching:
+            self._named.clear()
         return len(messages)
 
     def _found(self, stream: str, index: str, position: OriginPosition) -> None:
         """Apply a header to its source; one without an index applies to every source of that stream."""
-        if index:
-            matching = [source for source in (self._searching.get(index),) if source is not None]
-        else:
-            matching = [source for source in self._searching.values() if source.index.split(" ", 1)[0] == stream]
-        for source in matching:
-            self._settle(source, position)
-
-    def _settle(self, source: Source, position: OriginPosition) -> None:
-        del self._searching[source.index]
-        source.position = position
-        source.fresh = position is NOWHERE
-        if not source.fresh:
-            self.moved(source)
-        source.start()
+        matching = [self._searching[index]] if index in self._searching else []
+        for source in matching if index else self._named.pop(stream, ()):
+            if self._searching.get(source.index) is source:
+                del self._searching[source.index]
+                source.position, source.fresh = position, False
+                source.start()

@@ -7,15 +7,21 @@ from typing import Any
 import pytest
 
 from natsctl.api.headers import get as header_of
+from natsctl.jetstream.engine import Engine
 from natsctl.jetstream.engine_options import JetStreamOptions
+from natsctl.jetstream.streams.source import Source
+from natsctl.jetstream.streams.upstream import CONNECT_COST, Upstream
 from natsctl.store.stream import StreamStore
 from tests.support.jet import SECOND, Jet, ok
-from tests.support.machine import Machine
+from tests.support.machine import TURN_BUDGET, Machine
 from tests.support.simdisk import DiskFault, no_faults
 from tests.support.stored_messages import stored_rows
 
 PATIENCE_S = 25
 """Longer than it takes to notice that an origin is gone and to try again."""
+
+MANY = 1500
+"""Sources that connect in very many turns."""
 
 
 def sourcing(jet: Jet, *sources: Any, name: str = "X", **config: Any) -> Any:
@@ -197,6 +203,63 @@ def test_a_restored_stream_finds_its_place_by_reading_backwards(jet: Jet) -> Non
     jet.publish("c")
     jet.advance(3)
     assert texts(jet) == ["a", "b", "own", "own", "own", "c"]
+
+
+def test_very_many_sources_connect_by_the_budget_of_one_part(jet: Jet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An update gives a stream with messages many sources: the turns of everybody else stay short and frequent."""
+    engine, waiting, connected = jet.machine.engine, list[int](), [0]
+    run_ready, connect = Engine.run_ready, Upstream.connect
+
+    def counting_turns(self: Engine, budget: int) -> bool:
+        connected.append(0)
+        more = run_ready(self, budget)
+        waiting.append(len(engine._ready))
+        return more
+
+    def counting(self: Upstream) -> None:
+        connected[-1] += 1
+        connect(self)
+
+    jet.stream("X", "x")
+    jet.publish("own", subject="x")
+    monkeypatch.setattr(Engine, "run_ready", counting_turns)
+    monkeypatch.setattr(Upstream, "connect", counting)
+    sources = [{"name": f"O{number}"} for number in range(MANY)]
+    ok(jet.api("STREAM.UPDATE.X", {"name": "X", "subjects": ["x"], "sources": sources}))
+    jet.machine.settle()
+    assert sum(connected) == MANY
+    assert max(connected) <= TURN_BUDGET // CONNECT_COST + 1
+    assert max(waiting) <= 4
+    for source in sources[:3]:
+        jet.stream(source["name"], f"{source['name']}.x")
+        jet.publish(source["name"], subject=f"{source['name']}.x")
+    jet.advance(PATIENCE_S)
+    assert sorted(texts(jet)) == ["O0", "O1", "O2", "own"]
+
+
+def test_a_search_looks_for_all_sources_of_a_stream_once(jet: Jet) -> None:
+    """Headers without an index, as of old servers, and each names a source."""
+
+    class Counting(dict[str, Source]):
+        walks = 0
+
+        def values(self) -> Any:
+            self.walks += 1
+            return super().values()
+
+    jet.stream("X", "x")
+    stream = jet.machine.engine.accounts["$G"].streams["X"]
+    for number in range(200):
+        header = b"NATS/1.0\r\nNats-Stream-Source: O%d %d\r\n\r\n" % (number % 100, number + 1)
+        assert stream.pipeline.store_sourced(b"x", header, b"x")
+    jet.machine.settle()
+    searching = Counting()
+    stream.upstreams.sources._searching = searching
+    ok(jet.api("STREAM.UPDATE.X", {"name": "X", "subjects": ["x"], "sources": [{"name": f"O{n}"} for n in range(150)]}))
+    jet.machine.settle()
+    found = [source.position.seq for source in stream.upstreams.sources.sources.values()]
+    assert found == [n + 101 for n in range(100)] + [0] * 50
+    assert searching.walks <= 10, "once in each turn that ends a search"
 
 
 def test_a_source_that_goes_takes_its_consumer_off_a_work_queue(jet: Jet) -> None:
