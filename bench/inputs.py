@@ -701,6 +701,16 @@ async def many_lifetimes(peers: Peers, count: int) -> None:
     await asyncio.sleep(4)
 
 
+@sized("publish: fast batches", 200, 2_000, 20_000)
+async def many_fast_batches(peers: Peers, count: int) -> None:
+    """Open as many fast batches as possible in one chunk, and let one of them ask for an ack of each message."""
+    await create(peers, subjects=["s.>"], allow_batched=True)
+    replies = [b"f.b%d.1.ok.1.0.$FI" % number for number in range(count)]
+    replies += [b"f.b0.1.ok.%d.1.$FI" % (place + 2) for place in range(count)]
+    peers.client.send(b"".join(b"PUB s.x %b 1\r\nx\r\n" % reply for reply in replies))
+    await peers.client.flush()
+
+
 @sized("publish: digits of a counter", 60, 600, 6_000, 60_000)
 async def long_counter(peers: Peers, count: int) -> None:
     """Add long numbers to a counter."""

@@ -525,11 +525,13 @@ class Session:
                 if more > end:
                     subject, end = b"", more
             part = run if end - start == count else run.part(start, end)
-            if publish_part(subject, part) is False:
-                break
+            if (handled := publish_part(subject, part)) is not None:
+                part = part.part(0, handled)
             self.in_msgs += len(part)
             self.in_bytes += part.bytes
-            start = end
+            start += len(part)
+            if handled is not None:
+                break
         return run.ops()[start:] if start < count else []
 
     def _publish_state(self) -> tuple[Callable[..., int], Mappings | None, bool, bool]:

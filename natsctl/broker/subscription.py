@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 Handler: TypeAlias = "Callable[[bytes, bytes, bytes, bytes, Session | None], bool | None]"
 """Called with (subject, reply, header, payload, origin); False means "not mine" and does not count as a recipient."""
 
-PublishBatchHandler: TypeAlias = "Callable[[bytes, PublishRun], bool | None]"
+PublishBatchHandler: TypeAlias = "Callable[[bytes, PublishRun], int | None]"
 """Called with a run and the subject of its messages, b"" if they are on several.
 
-It takes every one of them, or none and returns False: then each is published by itself.
+It takes every one of them, or returns how many it took: then each of the others is published by itself.
 """
 
 DeliveryBatchHandler: TypeAlias = "Callable[[Sequence[Delivery]], None]"

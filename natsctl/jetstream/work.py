@@ -224,11 +224,10 @@ class Work:
         assert self._stream is not None
         self.hold(self._stream.pipeline.publish, subject, reply, header, payload, origin)
 
-    def publish_run(self, subject: bytes, run: PublishRun) -> bool:
+    def publish_run(self, subject: bytes, run: PublishRun) -> None:
         """Keep a run of published messages; the broker's handler for runs while the stream is closed."""
         for _, its_subject, reply, header, payload in run.ops():
             self.publish(its_subject, reply, header, payload, None)
-        return True
 
     def _hold(self, held: _Held) -> None:
         self._held.append(held)

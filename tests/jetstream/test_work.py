@@ -60,7 +60,7 @@ class Metered(Machine):
         more = self.engine.run_ready(2048)
         if self.meter is not None:
             self.meter.lap()
-        return self.commit() or self._drained() or more
+        return (not self.hold_commits and self.commit()) or self._drained() or more
 
     def _drained(self) -> bool:
         self._drain()

@@ -4,8 +4,9 @@ Theory of operation. The reply subject of a message holds all fields: `<inbox>.<
 A batch counts the highest place it has seen (`last`) and the highest that is durable (`persisted`); messages between
 stay in `_waiting` until their commit ends. That sends `{"type":"ack"}` every `every` messages and, after the message
 that commits, the ack of the batch. A gap ends a batch, unless its publisher declared gaps `ok`. `every` doubles or
-halves towards the batch's share of `MAX_FLOW`. `_open` has batches in the order of their last message. Source:
-server/jetstream_batching.go and server/stream.go of nats-server, ADR-50.
+halves towards the batch's share of `MAX_FLOW`. `_open` has batches in the order of their last message. Acks of very
+many messages that become durable together are sent in several turns. Source: server/jetstream_batching.go and
+server/stream.go of nats-server, ADR-50.
 """
 
 from __future__ import annotations
@@ -101,6 +102,11 @@ def control_subject(message: PendingMessage) -> bytes:
 MAX_FLOW: Final = 500
 """Messages between two acks of all batches of a stream together."""
 
+MAX_PARTS: Final = 256
+"""Parts of one run that are stored or refused within a turn, each in 5 to 10 µs."""
+ACKS_AT_ONCE: Final = 256
+"""Flow acks and stored parts that one turn handles, of 5 to 10 µs too."""
+
 
 class StoredRun(NamedTuple):
     """Messages of a batch, consecutive in it and in the stream, that are not durable yet."""
@@ -172,6 +178,7 @@ class FastBatches:
     def stop(self) -> None:
         for batch in tuple(self._open.values()):
             self._close(batch)
+        self._waiting.clear()
         self._alarm.cancel()
 
     # Messages
@@ -263,12 +270,18 @@ class FastBatches:
             batch.pending += 1
             self._wait_for(StoredRun(outcome, batch, control.seq, control.seq, reply, b""))
 
-    def take_run(self, subject: bytes, run: PublishRun) -> None:
-        """Accept messages without headers on one subject; consecutive plain appends are batched."""
+    def take_run(self, subject: bytes, run: PublishRun) -> int | None:
+        """Accept messages without headers on one subject; consecutive plain appends are batched.
+
+        Return how many were accepted if the others have to be accepted one by one, in other turns.
+        """
         messages = run.ops()
         replies = [message[2] for message in messages]
-        at, end = 0, len(replies)
+        at, parts, end = 0, 0, len(replies)
         while at < end:
+            if parts == MAX_PARTS:
+                return at
+            parts += 1
             control = parse_control(replies[at])
             batch = self._open.get(control.batch_id) if control is not None and control.op == APPEND else None
             if control is None or batch is None or batch.commits or control.seq != batch.last + 1:
@@ -281,6 +294,7 @@ class FastBatches:
                 place += 1
                 at += 1
             self._append(batch, subject, run.part(start, at), place, head)
+        return None
 
     def _append(self, batch: FastBatch, subject: bytes, run: PublishRun, last: int, head: bytes) -> None:
         """Store messages that continue a batch up to place `last`; their reply subjects begin with `head`."""
@@ -350,20 +364,39 @@ class FastBatches:
 
     def _go_on(self, fault: StoreError | None) -> None:
         """Continue with messages that have become durable; `lost` has removed the others after a fault."""
+        self.run(ACKS_AT_ONCE)
+
+    def run(self, budget: int) -> int:
+        """Handle durable messages in up to `budget` acks and parts; ask for another turn if there are more."""
         waiting, store = self._waiting, self._stream.store
+        left = budget = min(budget, ACKS_AT_ONCE)
         while waiting and waiting[0].seq <= store.durable_seq:
-            stored = waiting.popleft()
+            stored = waiting[0]
+            if stored.batch.open:
+                left = self._send_due(stored, left)
+            if left <= 0:
+                self._stream.engine.ready(self)
+                return budget
+            left -= 1
+            waiting.popleft()
             if stored.batch.open:
                 self._persisted(stored)
         if waiting:
             store.on_settled(self._go_on)
+        return budget - left
 
-    def _persisted(self, stored: StoredRun) -> None:
-        """Send the flow acks that are due after some messages, and the batch's ack after its last."""
+    def _send_due(self, stored: StoredRun, limit: int) -> int:
+        """Send flow acks that are due within a part, up to `limit`; return how many more may be sent."""
         batch = stored.batch
-        while (due := max(batch.acked + batch.every, stored.first)) < stored.last:
+        while limit > 0 and (due := max(batch.acked + batch.every, stored.first)) < stored.last:
             batch.persisted = due
             self._flow(batch, stored.head + APPEND_END % due)
+            limit -= 1
+        return limit
+
+    def _persisted(self, stored: StoredRun) -> None:
+        """Send the flow ack that is due after a part, and the batch's ack after its last."""
+        batch = stored.batch
         batch.pending -= stored.last - stored.first + 1
         batch.stream_seq = stored.seq
         batch.persisted = stored.last if batch.pending else batch.last

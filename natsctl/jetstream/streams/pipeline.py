@@ -225,10 +225,10 @@ class PublishPipeline:
         if self._trims:
             self._limits.trim(subject)
 
-    def publish_run(self, subject: bytes, run: PublishRun) -> bool:
+    def publish_run(self, subject: bytes, run: PublishRun) -> int | None:
         """Handle messages in order; the broker's handler for runs. `subject` is b"" if they are on several.
 
-        Return False, without a change, if each has to be handled by itself: that takes too long for one turn.
+        Return how many were handled if the others, which take too long for one turn, have to be handled one by one.
         """
         fast, ids = run.reply(0)[-4:] == CONTROL_SUFFIX, list[bytes]()
         together = self._stores_together(subject, run) and bool(subject or not fast)
@@ -236,15 +236,15 @@ class PublishPipeline:
             ids = [_only_id(header) for header in run.headers()]
             together = self._stream.dedupe.are_new(ids)
         if not together:
-            return False
+            return 0
         if fast:
-            self.fast.take_run(subject, run)
-        elif isinstance(outcome := self.store_run(subject, run), ApiError):
+            return self.fast.take_run(subject, run)
+        if isinstance(outcome := self.store_run(subject, run), ApiError):
             for _, _, reply, _, _ in run.ops():
                 self.acks.refuse(reply, outcome)
         elif ids:
             self._stream.dedupe.stored_together(outcome - len(ids) + 1, ids)
-        return True
+        return None
 
     def _stores_together(self, subject: bytes, run: PublishRun) -> bool:
         """Return whether the messages of a run would only be stored, unless their ids are known."""

@@ -1,11 +1,20 @@
 """Fast batches: what a publisher is told, and when: nothing before it is durable."""
 
-from typing import Any
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
 
 from natsctl.jetstream.engine_options import BatchLimits, JetStreamOptions
+from natsctl.jetstream.streams.fast_batch import ACKS_AT_ONCE, MAX_PARTS, FastBatch, FastBatches
+from tests.jetstream.test_work import Meter, Metered
 from tests.support.jet import Jet, ok
 from tests.support.machine import Machine
 from tests.support.simdisk import DiskFault
+
+if TYPE_CHECKING:
+    from natsctl.wire.publish_run import PublishRun
 
 START, APPEND, COMMIT, END, PING = range(5)
 
@@ -118,3 +127,91 @@ def test_a_run_is_told_the_same_as_its_messages_one_by_one() -> None:
         told.append(sorted((m.subject, m.payload) for m in jet.heard(sid)))
     assert told[0] == told[1]
     assert sum(b'"batch"' in payload for _, payload in told[0]) == 2
+
+
+def control(name: str, place: int, op: int = APPEND) -> bytes:
+    return b"in.%b.1.ok.%d.%d.$FI" % (name.encode(), place, op)
+
+
+MANY_PARTS = MAX_PARTS * 2
+RUNS_OF_PARTS = {
+    "opened": [control(f"b{number}", 1, START) for number in range(MANY_PARTS)],
+    "never opened": [control("b", place) for place in range(2, MANY_PARTS + 2)],
+    "taking turns": [
+        control(f"b{number}", place, APPEND if place > 1 else START)
+        for place in range(1, MANY_PARTS // 4 + 1)
+        for number in range(4)
+    ],
+}
+
+
+def publishes(replies: list[bytes]) -> bytes:
+    return b"".join(b"PUB s.a %b 1\r\nx\r\n" % reply for reply in replies)
+
+
+@pytest.fixture
+def left_over(monkeypatch: pytest.MonkeyPatch) -> list[int | None]:
+    """How many messages of each run were handled together, None for all."""
+    handled, take_run = list[int | None](), FastBatches.take_run
+
+    def recording(self: FastBatches, subject: bytes, run: PublishRun) -> int | None:
+        handled.append(take_run(self, subject, run))
+        return handled[-1]
+
+    monkeypatch.setattr(FastBatches, "take_run", recording)
+    return handled
+
+
+@pytest.mark.parametrize("replies", RUNS_OF_PARTS.values(), ids=RUNS_OF_PARTS)
+def test_a_run_of_many_parts_is_accepted_up_to_a_limit_and_then_one_by_one(
+    jet: Jet, left_over: list[int | None], replies: list[bytes]
+) -> None:
+    jet.stream(allow_batched=True)
+    sid, before = jet.listen("in.>"), jet.wire.session.in_msgs
+    jet.wire.send(publishes(replies))
+    assert left_over == [MAX_PARTS]
+    assert jet.wire.session.in_msgs == before + len(replies)
+    assert {message.subject for message in jet.heard(sid)} == set(replies)
+
+
+def test_a_run_of_one_batch_is_one_part(jet: Jet, left_over: list[int | None]) -> None:
+    jet.stream(allow_batched=True)
+    jet.wire.send(publishes([control("b", place, APPEND if place > 1 else START) for place in range(1, MANY_PARTS)]))
+    assert left_over == [None]
+
+
+class FlowMeter(Meter):
+    """The most parts or acks that were handled between two moments at which the loop would do something else."""
+
+    def lap(self) -> None:
+        self.most_looks, self.looks = max(self.most_looks, self.looks), 0
+
+
+@pytest.mark.parametrize("batches", [1, 8])
+def test_acks_of_much_that_becomes_durable_together_take_several_turns(
+    batches: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jet, meter, flow, places = Jet(Metered()), FlowMeter(), FastBatches._flow, ACKS_AT_ONCE * 8 // batches
+    assert isinstance(jet.machine, Metered)
+
+    def counting(self: FastBatches, batch: FastBatch, reply: bytes) -> bool:
+        meter.looks += 1
+        return flow(self, batch, reply)
+
+    monkeypatch.setattr(FastBatches, "_flow", counting)
+    jet.stream(allow_batched=True)
+    sid, names = jet.listen("in.>"), [f"b{number}" for number in range(batches)]
+    jet.wire.send(publishes([control(name, 1, START) for name in names]))
+    jet.heard(sid)
+    jet.machine.hold_commits = True
+    for first in range(2, places + 2, places // 4):
+        for name in names:
+            jet.wire.send(publishes([control(name, place) for place in range(first, first + places // 4)]))
+    assert jet.heard(sid) == []
+    jet.machine.meter = meter
+    jet.machine.release_commits()
+    assert 0 < meter.most_looks <= 2 * ACKS_AT_ONCE
+    heard = jet.heard(sid)
+    for name in names:
+        acked = [message.json()["seq"] for message in heard if b".%b." % name.encode() in message.subject]
+        assert acked == list(range(2, places + 2))
