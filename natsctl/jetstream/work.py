@@ -92,20 +92,21 @@ class Work:
 
     # Jobs
 
-    def begin(self, steps: Steps[Any], then: Callable[[Any], object] | None = None) -> None:
-        """Begin a job, or queue it after those under way; `then` is called with its result.
+    def begin(self, steps: Steps[Any], then: Callable[[Any], object] | None = None) -> int:
+        """Begin a job, or queue it after those under way, and return its cost so far; `then` is called with its result.
 
         A StoreError ends a job without a result: the store has reported it.
         """
         self._jobs.append(_Job(steps, then))
+        spent = 0
         if len(self._jobs) == 1 and not self._held and not self._running:
-            spent = 0
             try:
                 while self._jobs and spent < FIRST_SLICE:
                     spent += self._step()
                 self._begun = spent
             finally:  # a fault in one call must not leave the stream closed to all others
                 self._continue()
+        return spent
 
     def begin_in_order(self, steps: Steps[Any]) -> None:
         """Begin a job that no later call may overtake: published messages are handled in their order."""

@@ -175,6 +175,28 @@ def test_no_turn_is_long(act: str, count: int) -> None:
     assert meter.most_looks <= 4 * MAX_ONE_BY_ONE
 
 
+@pytest.mark.parametrize("consumed", [False, True])
+def test_messages_of_many_streams_that_expire_together_are_removed_in_turns(consumed: bool) -> None:
+    jet, held, most = Jet(Metered()), list[int](), 0
+    for number in range(40):
+        jet.stream(f"S{number}", f"s{number}", storage="memory", max_age=SECOND)
+        if consumed:
+            jet.consumer("C", f"S{number}")
+        jet.publish_many(work.FIRST_SLICE, f"s{number}")
+
+    def lap() -> None:
+        nonlocal most
+        held.append(sum(stream.store.messages > 0 for stream in jet.machine.streams.values()))
+        most = max(most, held[-2] - held[-1] if held[1:] else 0)
+
+    assert isinstance(jet.machine, Metered)
+    jet.machine.meter = Meter()
+    jet.machine.meter.lap = lap  # type: ignore[method-assign]
+    jet.advance(2)
+    assert (held[0], held[-1]) == (40, 0)
+    assert most <= 2048 // work.FIRST_SLICE + 1
+
+
 def test_what_waits_for_acks_is_dropped_in_slices() -> None:
     jet = filled(MANY)
     jet.consumer("C", max_ack_pending=-1)

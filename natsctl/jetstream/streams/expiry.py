@@ -144,13 +144,13 @@ class Expiry:
         if not self._is_plain(first_kept):
             return self._walk(first_kept, min(budget, WALK))
         if first_kept - store.first_seq > ONE_BY_ONE or not stream.consumers:
-            stream.work.begin(self._expiring(first_kept), lambda count: self.arm())
-            return 1
+            return stream.work.begin(self._expiring(first_kept), lambda count: self.arm())
+        before = store.messages
         while store.messages and store.first_seq < first_kept:
             stream.removed(store.drop_first(), GONE)
         stream.count_bytes()
         self.arm()
-        return 1
+        return before - store.messages
 
     def _expiring(self, below_seq: int) -> Steps[None]:
         """Remove messages below `below_seq`; consumers that wait for their acks publish advisories."""
