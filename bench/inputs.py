@@ -163,6 +163,16 @@ async def updated_sources(peers: Peers, count: int) -> None:
     await api(peers, "STREAM.DELETE.A", {})
 
 
+@sized("stream: consumers, delete", 10, 100, 1_000, 10_000)
+async def deleted_consumers(peers: Peers, count: int) -> None:
+    """Delete a stream with many consumers."""
+    await create(peers, subjects=["s"], max_consumers=count)
+    for number in range(count):
+        config = {"durable_name": f"C{number}", "ack_policy": "explicit"}
+        await api(peers, f"CONSUMER.DURABLE.CREATE.A.C{number}", {"stream_name": "A", "config": config})
+    await api(peers, "STREAM.DELETE.A", {})
+
+
 @sized("stream: filters of one origin", 50, 500, 5_000, 20_000)
 async def many_filters(peers: Peers, count: int) -> None:
     """Create a stream with many sources of one stream with many subjects, and itself as their origin."""

@@ -15,7 +15,8 @@ streams; an account refuses the message beyond its limit. Source: nats-server, l
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from natsctl.api.account import AccountLimits, ApiStats, Tier
 from natsctl.api.advisories import ActionType, Advisory
@@ -36,7 +37,7 @@ from natsctl.jetstream.endpoints.templates import Templates
 from natsctl.jetstream.streams.stream import Stream, StreamMeta
 from natsctl.jetstream.work import Work
 from natsctl.store.steps import Steps, finish
-from natsctl.store.stream import StreamStore
+from natsctl.store.stream import RecordsCallback, StreamStore
 
 if TYPE_CHECKING:
     from natsctl.broker.account import Account
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from natsctl.jetstream.endpoints.dispatcher import Dispatcher
     from natsctl.jetstream.engine import Engine
     from natsctl.jetstream.engine_options import DurableChange
+    from natsctl.store.file_commit import Settled
 
 
 class Quota:
@@ -280,6 +282,20 @@ class StreamSubjects:
         return names
 
 
+class _Removal(NamedTuple):
+    """The deletion of a stream, and the work that ends its consumers."""
+
+    stored: StreamStore
+    work: Work
+
+    def on_durable(self, callback: Settled) -> None:
+        self.stored.on_durable(RecordsCallback(partial(self.when_ended, callback)))
+
+    def when_ended(self, call: Callable[..., object], *arguments: Any) -> None:
+        """Make a call after the consumers ended, and after the jobs that this began: the ends of pull requests."""
+        self.work.after(self.work.after, call, *arguments)
+
+
 class JetStreamAccount:
     def __init__(
         self,
@@ -406,25 +422,23 @@ class JetStreamAccount:
             event.domain = self.engine.options.domain
             self.account.publish(subject, b"", b"", encode(event))
 
-    def release(self, stream: Stream) -> None:
-        """Stop serving a stream and leave its stored data unchanged."""
-        stream.stop(deleted=True)
+    def release(self, stream: Stream, removed: bool = False) -> None:
+        """Stop serving a stream and leave its stored data unchanged, though it may be `removed` next."""
+        stream.stop(removed)
         del self.streams[stream.name]
         self.subjects.drop(stream.name)
         self.templates.stream_deleted(stream.config)
         stream.work.stop()
 
-    def remove(self, stream: Stream) -> StreamStore:
-        """Delete a stream; `on_durable` of the returned store calls back when the removal is durable."""
-        for consumer in stream.consumer_set.visible():
-            consumer.events.action(ActionType.DELETE)
-        self.release(stream)
-        return self.engine.store.delete(stream.store.key)
+    def remove(self, stream: Stream) -> _Removal:
+        """Delete a stream; `on_durable` calls back when the removal is durable and its consumers have ended."""
+        self.release(stream, removed=True)
+        return _Removal(self.engine.store.delete(stream.store.key), self.work)
 
     def remove_and_advise(self, name: str) -> DurableChange:
         stream = self.streams[name]
         leaving = self.remove(stream)
-        stream.advise(ActionType.DELETE)
+        leaving.when_ended(stream.advise, ActionType.DELETE)
         return leaving
 
     def remove_all(self) -> list[DurableChange]:

@@ -116,6 +116,13 @@ class Work:
             self._shut = True
             self.begin(steps)
 
+    def after(self, call: Callable[..., object], *arguments: Any) -> None:
+        """Make a call after everything that is under way; at once without that."""
+        if self.busy:
+            self.begin(_serving(deque([_Held(call, arguments, 1, 0, True)])))
+        else:
+            call(*arguments)
+
     def shut(self) -> None:
         """Hold all other calls until the present job has ended; without one there is nothing to wait for."""
         self._shut = self._running

@@ -11,6 +11,9 @@ from unittest import mock
 import pytest
 
 from natsctl.jetstream import work
+from natsctl.jetstream.consumers.consumer import Consumer
+from natsctl.jetstream.consumers.consumer_set import ENDED_COST
+from natsctl.jetstream.engine import Engine
 from natsctl.jetstream.streams.stream import Stream
 from natsctl.store import steps
 from natsctl.store.filters import Filters
@@ -639,6 +642,62 @@ def test_a_stream_goes_while_something_waits_for_its_job() -> None:
     jet.machine.settle()
     assert stream.store.held == 0 and not jet.machine.engine.closed
     assert jet.api("STREAM.INFO.S")["error"]["err_code"] == 10059
+
+
+def test_the_consumers_of_a_deleted_stream_end_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients find neither them nor the stream from the request on, and everything is reported in its order."""
+    jet, ended, names = Jet(), [0], [f"C{number:03}" for number in range(300)]
+    jet.stream("S", "s.>")
+    for name in names:
+        jet.consumer(name)
+    jet.consumer("P", deliver_subject="d", idle_heartbeat=SECOND)
+    session, machine = jet.wire.session, jet.machine
+    everything, deliveries = jet.listen("_INBOX.>"), jet.listen("d")
+    advisories = jet.listen("$JS.EVENT.ADVISORY.>")
+    session.receive(encode_pub(b"$JS.API.CONSUMER.MSG.NEXT.S.C007", b"_INBOX.waits", b"", b""))
+    machine.settle()
+    jet.heard(advisories)
+    run_ready, end = Engine.run_ready, Consumer.end
+
+    def counting_turns(self: Engine, budget: int) -> bool:
+        ended.append(0)
+        return run_ready(self, budget)
+
+    def counting(self: Consumer) -> None:
+        ended[-1] += 1
+        end(self)
+
+    monkeypatch.setattr(Engine, "run_ready", counting_turns)
+    monkeypatch.setattr(Consumer, "end", counting)
+    config = json.dumps({"name": "S", "subjects": ["s.>"]}).encode()
+    for subject, reply, body in (
+        (b"$JS.API.STREAM.DELETE.S", b"_INBOX.deleted", b""),
+        (b"s.a", b"_INBOX.published", b"x"),
+        (b"$JS.API.CONSUMER.MSG.NEXT.S.C299", b"_INBOX.pulled", b""),
+        (b"$JS.ACK.S.C299.1.1.1.1.0", b"_INBOX.acked", b""),
+        (b"$JS.API.STREAM.CREATE.S", b"_INBOX.created", config),
+    ):
+        session.receive(encode_pub(subject, reply, b"", body))
+    assert "S" not in machine.engine.accounts["$G"].streams
+    machine.clock.advance(2 * SECOND)
+    machine.engine.run_timers()
+    machine.settle()
+    assert sum(ended) == len(names) + 1
+    assert max(ended) <= (work.SLICE + work.FIRST_SLICE) // ENDED_COST
+    heard = [(message.subject, message.status) for message in jet.heard(everything)]
+    assert [entry for entry in heard if entry[1] == b"503"] == [
+        (b"_INBOX.published", b"503"),
+        (b"_INBOX.pulled", b"503"),
+        (b"_INBOX.acked", b"503"),
+    ]
+    assert [subject for subject, _ in heard[3:]] == [b"_INBOX.waits", b"_INBOX.deleted", b"_INBOX.created"]
+    assert not jet.heard(deliveries)
+    published = [json.loads(message.payload) for message in jet.heard(advisories)]
+    reported = [event.get("consumer", event["stream"]) for event in published if event.get("action") == "delete"]
+    assert reported == [*names, "P", "S"]
+    jet.consumer("C000")
+    jet.publish("again")
+    assert [message.payload for message in jet.pull(name="C000")] == [b"again"]
 
 
 def test_a_server_that_stops_ends_what_is_under_way() -> None:

@@ -147,8 +147,9 @@ class Lifetime:
             consumer.journal.expired(consumer)
 
     def _on_pause_end(self) -> None:
-        self.apply_pause()
-        self._consumer.events.paused(self.paused)
+        if not self._consumer.stopped:
+            self.apply_pause()
+            self._consumer.events.paused(self.paused)
 
 
 RUN_MESSAGES: Final = 512
@@ -255,14 +256,15 @@ class Consumer:
         self.lifetime.configure()
         self.schedule()
 
-    def stop(self, deleted: bool) -> None:
-        """Stop delivering; with `deleted`, waiting clients get a status and nothing more is journaled."""
-        if self.stopped:
-            return
-        self.delivery.stop(deleted)
-        if not deleted:
-            self.flush()
-        self.stopped = True
+    def stop(self) -> None:
+        """Stop delivering for good; waiting clients get a status and nothing more is journaled."""
+        if not self.stopped:
+            self.stopped = True
+            self.end()
+
+    def end(self) -> None:
+        """End the parts of a consumer that has `stopped`."""
+        self.delivery.stop(deleted=True)
         self.retry.stop()
         self.lifetime.stop()
         self.budget.stop()
@@ -474,7 +476,7 @@ class Consumer:
         self.delivery.on_request(subject, reply, header, payload, origin)
 
     def _on_flow_answer(self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: object) -> None:
-        if isinstance(self.delivery, PushDelivery):
+        if not self.stopped and isinstance(self.delivery, PushDelivery):
             self.delivery.on_flow_answer(subject, reply, header, payload, origin)
 
     # Information

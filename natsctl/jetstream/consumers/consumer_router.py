@@ -34,7 +34,7 @@ class ConsumerRouter:
         """Subscribe once for all future consumers."""
         self._requests: dict[bytes, Handler] = {}
         self._acks: dict[tuple[bytes, bytes], Acks] = {}
-        self._held: dict[bytes, Callable[..., object]] = {}
+        self._held: dict[bytes, Callable[..., bool | None]] = {}
         self._account = account
         account.sources.append(self.subjects)
         self._subs = [
@@ -57,8 +57,8 @@ class ConsumerRouter:
             for listener in () if known else self._account.listeners:
                 listener.offered(_ack_subject(stream, consumer))
 
-    def hold(self, stream: bytes, hold: Callable[..., object] | None) -> None:
-        """Pass messages for the consumers of a stream to `hold` for later delivery; None ends that."""
+    def hold(self, stream: bytes, hold: Callable[..., bool | None] | None) -> None:
+        """Pass messages for the consumers of a stream to `hold`, for later or to decline them; None ends that."""
         if hold is not None:
             self._held[stream] = hold
         else:
@@ -82,8 +82,7 @@ class ConsumerRouter:
         if self._held and handler is not None:
             hold = self._held.get(subject[len(_NEXT) :].partition(b".")[0])
             if hold is not None:
-                hold(self._on_request, subject, reply, header, payload, origin)
-                return True
+                return hold(self._on_request, subject, reply, header, payload, origin)
         return handler(subject, reply, header, payload, origin) if handler is not None else False
 
     def _on_legacy_request(
@@ -101,8 +100,7 @@ class ConsumerRouter:
         if handler is None:
             return False
         if self._held and tokens[2] in self._held:
-            self._held[tokens[2]](self._on_ack, subject, reply, header, payload, origin)
-            return True
+            return self._held[tokens[2]](self._on_ack, subject, reply, header, payload, origin)
         handler.handle(subject, tokens[5], reply, payload)
         return True
 

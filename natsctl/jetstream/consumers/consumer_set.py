@@ -50,6 +50,9 @@ RECORD_COST: Final = 1
 RECOVERED_COST: Final = 16
 """Cost of a record and of a consumer of a journal, in messages examined."""
 
+ENDED_COST: Final = 12
+"""Cost of the end of a consumer, or of its advisory."""
+
 REWRITE_BYTES: Final = 4 << 20
 """A journal smaller than this is never rewritten."""
 
@@ -155,12 +158,28 @@ class ConsumerSet:
     def _drop(self, consumer: Consumer) -> None:
         del self._stream.consumers[consumer.name]
         self._hidden.discard(consumer.name)
-        consumer.stop(deleted=True)
+        consumer.stop()
         self._stream.retention.consumer_deleted(consumer)
 
-    def stop(self, deleted: bool) -> None:
-        for consumer in tuple(self._stream.consumers.values()):
-            consumer.stop(deleted)
+    def stop(self, removed: bool) -> None:
+        """Stop every consumer, with advisories if the stream is `removed`; no stream is created meanwhile.
+
+        Nothing reaches a consumer or comes from it from now on, and the rest of very many follows in steps.
+        """
+        stream, name = self._stream, self._stream.name.encode()
+        consumers = [*stream.consumers.values()]
+        for consumer in consumers:
+            consumer.stopped = True
+        stream.js.router.hold(name, _decline)
+        stream.js.work.begin(self._ending(consumers, removed), lambda ended: stream.js.router.hold(name, None))
+
+    def _ending(self, consumers: Sequence[Consumer], removed: bool) -> Steps[None]:
+        for consumer in self.visible() if removed else ():
+            consumer.events.action(ActionType.DELETE)
+            yield ENDED_COST
+        for consumer in consumers:
+            consumer.end()
+            yield ENDED_COST
 
     # Called by consumers (see consumer.Journal)
 
@@ -184,7 +203,7 @@ class ConsumerSet:
 
     def expired(self, consumer: Consumer) -> None:
         known = self._stream.consumers.get(consumer.name)
-        if known is None or known is not consumer:
+        if known is None or known is not consumer or consumer.stopped:
             return
         try:
             self.delete(known)
@@ -256,6 +275,10 @@ class ConsumerSet:
 
     def _journaled(self, config: ConsumerConfig) -> bool:
         return self._stream.store.storage == "file" and not config.mem_storage and not config.direct
+
+
+def _decline(*message: object) -> bool:
+    return False
 
 
 def _created(consumer: Consumer) -> ConsumerRecord:

@@ -511,7 +511,7 @@ class PullDelivery:
         """End expired requests, send idle heartbeats, and arm the timer for the next event."""
         consumer, waiting = self._consumer, self.waiting
         now_ns = consumer.engine.clock.monotonic_ns()
-        for _ in range(AT_ONCE):
+        for _ in range(0 if consumer.stopped else AT_ONCE):
             request = waiting.due(now_ns)
             if request is None:
                 break

@@ -235,6 +235,8 @@ class PushDelivery:
     def _heartbeat(self) -> None:
         """Send an idle heartbeat if nothing else was sent for that long, and set the next alarm."""
         consumer = self._consumer
+        if consumer.stopped:
+            return
         now_ns, interval = consumer.engine.clock.monotonic_ns(), consumer.config.idle_heartbeat
         if now_ns - self.last_ns >= interval:
             self.last_ns = now_ns

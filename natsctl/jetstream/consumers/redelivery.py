@@ -363,6 +363,8 @@ class Retry:
 
     def _on_deadline(self) -> None:
         """Queue due messages, or give them up; the rest follows with the next call."""
+        if self._consumer.stopped:
+            return
         most = GIVEN_UP_PER_CALL if self._consumer.config.max_deliver > 0 else 0
         for sseq in self.redelivery.expired(self._consumer.now_ns(), most):
             if not self._given_up(sseq):

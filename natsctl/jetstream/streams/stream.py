@@ -153,9 +153,9 @@ class Upstreams:
         if self._mirror is not None:
             self._mirror.start()
 
-    def stop(self, deleted: bool) -> None:
-        """End every connection; with `deleted`, nothing is kept for this stream elsewhere."""
-        if deleted and self._started:
+    def stop(self) -> None:
+        """End every connection; nothing is kept for this stream elsewhere."""
+        if self._started:
             if self._mirror is not None:
                 self._mirror.delete_consumer()
             self._stream.js.work.begin(self.sources.ending())
@@ -245,19 +245,19 @@ class Stream:
         yield from self.consumer_set.recovering(record for record in records if record[0] in CONSUMER_KINDS)
         self.retention.recovered()
 
-    def stop(self, deleted: bool) -> None:
-        """Stop capturing messages; with `deleted`, consumers are deleted."""
+    def stop(self, removed: bool) -> None:
+        """Stop capturing messages and end the consumers; with `removed`, advisories report that."""
         captures, self._captures, self._stopped = self._captures, {}, True
         self.account.end_subscriptions(captures)
         self.pipeline.stop()
-        self.upstreams.stop(deleted)
+        self.upstreams.stop()
         self.expiry.stop()
         self.timed.stop()
         self.dedupe.stop()
         self.usage.moved(-self._counted_bytes)
         self._counted_bytes = 0
         self.direct_get.stop()
-        self.consumer_set.stop(deleted)
+        self.consumer_set.stop(removed)
         self.retention.stop()
 
     def reconfiguring(self, config: StreamConfig) -> Steps[StoreError | None]:
@@ -344,7 +344,8 @@ class Stream:
         sink = self.work if closed else self.pipeline
         for capture in self._captures.values():
             capture.handler, capture.run = sink.publish, sink.publish_run
-        self.js.router.hold(self.name.encode(), self.work.hold if closed else None)
+        if not self._stopped:
+            self.js.router.hold(self.name.encode(), self.work.hold if closed else None)
 
     # Removing
 
