@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from natsctl.store import bulk
@@ -38,6 +38,10 @@ BULK_PRESENT = 100_000
 """Min number of requested sequences to look them up by whole columns."""
 FRONT_STEP = 1024
 """Messages that one step drops from the front of a stream that is not so long: they cost less than others."""
+RECORD_COST = 16
+"""Cost of a record of a new journal, in messages examined,"""
+RECORD_BYTES_PER_COST = 512
+"""and of that many bytes of it."""
 
 
 class RecordsCallback:
@@ -55,7 +59,7 @@ class RecordsCallback:
 
 class StreamStore(AppendedView):
     __slots__ = (
-        "_callbacks", "_clean", "_host", "_in_flight", "awaits_sync", "backing", "fault", "full", "held",
+        "_callbacks", "_clean", "_draft", "_host", "_in_flight", "awaits_sync", "backing", "fault", "full", "held",
         "held_bytes", "key", "lazy", "listener", "log", "refused", "storage",
     )  # fmt: skip
 
@@ -78,6 +82,8 @@ class StreamStore(AppendedView):
         """Messages that wait to be appended, and their bytes; kept by the stream's owner."""
         self._host = host
         self._callbacks: list[Settled] = []
+        self._draft: list[tuple[int, Blob]] | None = None
+        """Records of a new journal that is being made."""
         self._in_flight: Commit | None = None
         self._clean = True
 
@@ -423,6 +429,8 @@ class StreamStore(AppendedView):
         """
         self._check_writable()
         self.backing.append_record(kind, body)
+        if self._draft is not None:
+            self._draft.append((kind, body))
         self.mark_dirty()
 
     def records(self) -> list[tuple[int, Blob]]:
@@ -432,6 +440,22 @@ class StreamStore(AppendedView):
         self._check_writable()
         self.backing.rewrite(records)
         self.mark_dirty()
+
+    def rewriting(self, parts: Iterable[Sequence[tuple[int, Blob]]]) -> Steps[int]:
+        """Replace all journal records by `parts`, each made when its turn comes, and return their size.
+
+        Records that are appended meanwhile stay: they follow the parts that were made before them. No other rewrite may
+        begin. Raises StorePoisonedError.
+        """
+        draft = self._draft = list[tuple[int, Blob]]()
+        try:
+            for part in parts:
+                draft += part
+                yield RECORD_COST * len(part) + sum(len(body) for _, body in part) // RECORD_BYTES_PER_COST
+            self.rewrite(draft)
+        finally:
+            self._draft = None
+        return sum(len(body) for _, body in draft)
 
     @property
     def journal_bytes(self) -> int:

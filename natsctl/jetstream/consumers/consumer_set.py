@@ -18,7 +18,7 @@ The stream's duplicate window writes its own kinds of records to the same journa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -39,7 +39,7 @@ from natsctl.jetstream.consumers.consumer_state import (
     encode_record,
 )
 from natsctl.store.errors import StoreError
-from natsctl.store.steps import Steps
+from natsctl.store.steps import STEP, Steps, pieces
 from natsctl.store.stream import RecordsCallback
 
 if TYPE_CHECKING:
@@ -246,26 +246,42 @@ class ConsumerSet:
                 self._append(_created(consumer))
 
     def rewrite(self) -> None:
-        """Rewrite the journal: the duplicate window's records and one per consumer. Raises StoreError."""
-        kept: Sequence[Consumer] = [c for c in self._stream.consumers.values() if c.number]
-        for consumer in kept:
-            consumer.log.forget()  # the state that is written holds it already
-        written = [
-            *self._stream.dedupe.records(),
-            *self._stream.timed.records(),
-            *self._stream.upstreams.sources.records(),
-            *map(_created, kept),
-        ]
-        self._stream.store.rewrite(written)
-        self._rewritten_bytes = sum(len(body) for _, body in written)
+        """Rewrite the journal, as a job: the records of the stream's other parts, and one per consumer."""
         self._rewriting = True
-        self._stream.store.on_durable(self._rewritten)
+        self._stream.work.begin(self._rewrite_steps())
+
+    def _rewrite_steps(self) -> Steps[None]:
+        store = self._stream.store
+        yield STEP  # the caller may be changing a consumer
+        try:
+            self._rewritten_bytes = yield from store.rewriting(self._present())
+        except StoreError:
+            self._rewriting = False
+            raise
+        store.on_durable(self._rewritten)
+
+    def _present(self) -> Iterator[Sequence[tuple[int, bytes]]]:
+        """Yield records of the present state, some at a time.
+
+        Changes of a consumer before its `Created` are ignored when the journal is read.
+        """
+        stream = self._stream
+        yield from stream.dedupe.records()
+        yield from stream.timed.records()
+        yield stream.upstreams.sources.records()
+        for piece in pieces([c for c in stream.consumers.values() if c.number], STEP // RECOVERED_COST):
+            kept = [consumer for consumer in piece if stream.consumers.get(consumer.name) is consumer]
+            for consumer in kept:
+                if consumer.log.acked:
+                    consumer.settle_acks()
+                consumer.log.forget()  # the state that is written holds it already
+            yield [*map(_created, kept)]
 
     def _rewritten(self, fault: StoreError | None) -> None:
         self._rewriting = False
 
     def rewrite_if_large(self) -> None:
-        """Rewrite the journal if it has grown much larger than its contents. Raises StoreError."""
+        """Rewrite the journal if it has grown much larger than its contents."""
         bound = max(REWRITE_BYTES, REWRITE_FACTOR * self._rewritten_bytes)
         if not self._rewriting and self._stream.store.journal_bytes > bound:
             self.rewrite()

@@ -16,7 +16,7 @@ have come with a commit that did not reach the mark. Source: docs/compatibility.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, count, repeat
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final
@@ -193,13 +193,16 @@ class Dedupe:
             yield STEP
         entries, seq = self._entries, 0
         while entries:
-            position = bisect_left(entries, seq, self._head, key=_seq_of)
-            piece = entries[position : position + PRUNE_STEP]
+            piece = self._piece(seq)
             if not piece or 0 < below_seq <= piece[0][0]:
                 return
             seq = piece[-1][0] + 1
             self._journal([entry for entry in piece if not below_seq or entry[0] < below_seq])
             yield STEP
+
+    def _piece(self, from_seq: int) -> list[Entry]:
+        position = bisect_left(self._entries, from_seq, self._head, key=_seq_of)
+        return self._entries[position : position + PRUNE_STEP]
 
     def _journal(self, entries: list[Entry]) -> None:
         if self._append_gone(entries):
@@ -214,10 +217,15 @@ class Dedupe:
         self._stream.store.append_record(GONE_IDS, self._encoded(entries))
         return True
 
-    def records(self) -> list[tuple[int, bytes]]:
-        kept = [entry for entry in self._entries[self._head :] if entry[0] in self._journaled]
-        marks = [(IN_USE, b"")] if self._in_use and self._stream.store.storage == "file" else []
-        return [*marks, (GONE_IDS, self._encoded(kept))] if kept else marks
+    def records(self) -> Iterator[list[tuple[int, bytes]]]:
+        """Yield the records for a new journal, some at a time."""
+        if self._in_use and self._stream.store.storage == "file":
+            yield [(IN_USE, b"")]
+        seq = 0
+        while piece := self._piece(seq):
+            seq = piece[-1][0] + 1
+            kept = [entry for entry in piece if entry[0] in self._journaled]
+            yield [(GONE_IDS, self._encoded(kept))] if kept else []
 
     def _encoded(self, entries: list[Entry]) -> bytes:
         """Return entries for the journal, with times of the wall clock as it is now."""

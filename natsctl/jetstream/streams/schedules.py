@@ -36,9 +36,10 @@ from natsctl.jetstream.streams.schedule_pattern import PURGE, Firing, ScheduleEr
 from natsctl.jetstream.timers import Alarm
 from natsctl.store.errors import StoreDamagedError
 from natsctl.store.filters import Filters
+from natsctl.store.steps import pieces
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from natsctl.jetstream.streams.stream import Stream
     from natsctl.store.message import StoredMessage
@@ -295,12 +296,15 @@ class Schedules:
                 seq, next_ns = _decoder.decode(body)
                 self._moved[seq] = next_ns
 
-    def records(self) -> list[tuple[int, bytes]]:
-        holds = self._stream.store.holds
-        self._moved = {seq: next_ns for seq, next_ns in self._moved.items() if holds(seq)}
-        if self._stream.store.storage != "file":
-            return []
-        return [(NEXT_FIRING, _encode(entry)) for entry in self._moved.items()]
+    def records(self) -> Iterator[list[tuple[int, bytes]]]:
+        """Yield the records for a new journal, some at a time."""
+        holds, moved = self._stream.store.holds, self._moved
+        for piece in pieces([*moved]):
+            for seq in piece:
+                if not holds(seq):
+                    moved.pop(seq, None)
+            if self._stream.store.storage == "file":
+                yield [(NEXT_FIRING, _encode((seq, moved[seq]))) for seq in piece if seq in moved]
 
 
 def _produced(schedule: StoredMessage, content: StoredMessage, following: Firing) -> PendingMessage:
@@ -457,5 +461,5 @@ class TimedMessages:
         self._loading = array("Q", [seq for seq in self._loading if seq <= durable_seq])
         self.schedules.refused(durable_seq)
 
-    def records(self) -> list[tuple[int, bytes]]:
+    def records(self) -> Iterator[list[tuple[int, bytes]]]:
         return self.schedules.records()

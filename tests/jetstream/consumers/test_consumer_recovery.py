@@ -129,6 +129,50 @@ def test_a_journal_that_was_rewritten_says_the_same(jet: Jet) -> None:
     assert after.counts("B") == now[1]
 
 
+def test_acks_that_were_gathered_before_a_rewrite_remove_their_messages() -> None:
+    jet = Jet()
+    jet.stream("Q", "q.>", retention="workqueue")
+    jet.consumer("C", "Q")
+    jet.publish("1", "2", subject="q.a")
+    for message in jet.pull(b"2", stream="Q"):
+        jet.wire.session.receive(b"PUB %b 0\r\n\r\n" % message.reply)
+    stream = jet.machine.streams["Q"]
+    stream.consumer_set.rewrite()
+    jet.machine.settle()
+    assert stream.store.messages == 0
+
+
+def test_what_changes_while_the_journal_is_rewritten_is_in_the_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("natsctl.jetstream.consumers.consumer_set.STEP", 16)
+    jet = Jet()
+    jet.stream(storage="file", duplicate_window=100 * SECOND)
+    names, header = [f"C{number}" for number in range(200)], b"NATS/1.0\r\nNats-Msg-Id: %d\r\n\r\n"
+    for name in names:
+        jet.consumer(name)
+    for number in range(200):
+        jet.wire.publish("s.a", b"x", header=header % number)
+    held = {name: jet.pull(b"2", name=name) for name in (names[0], names[-1])}
+    stream = jet.machine.streams["S"]
+    stream.consumer_set.rewrite()
+    assert jet.machine.engine.run_ready(1)
+    assert stream.work.busy
+    for messages in held.values():  # of consumers before and after the place that the rewrite has reached
+        jet.wire.session.receive(b"PUB %b 0\r\n\r\n" % messages[0].reply)
+    for name in (names[1], names[-2]):
+        stream.consumer_set.delete(stream.consumers[name])
+    stream.consumer_set.create("NEW", stream.consumers[names[0]].config)
+    stream.dedupe.message_gone(7)
+    assert stream.work.busy
+    jet.machine.settle()
+    jet.wire.request("$JS.API.STREAM.PURGE.S", b"")
+    before = {name: jet.counts(name) for name in stream.consumers}
+    again = Jet(jet.machine.restarted())
+    assert {name: again.counts(name) for name in again.machine.streams["S"].consumers} == before
+    assert len(before) == len(names) - 1
+    assert before[names[0]]["ack_pending"] == before[names[-1]]["ack_pending"] == 0
+    assert again.machine.streams["S"].dedupe.find(b"7") == 8
+
+
 def test_a_long_life_does_not_grow_the_journal_without_bound(jet: Jet, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("natsctl.jetstream.consumers.consumer_set.REWRITE_BYTES", 4096)
     jet.consumer(max_ack_pending=-1)
