@@ -355,11 +355,6 @@ class ChangeLog:
     def forgotten(self, sseqs: Sequence[int]) -> None:
         self.ops.append((_FORGOTTEN, _run(sseqs)))
 
-    def forget(self) -> None:
-        """Drop everything gathered: a record of the whole state covers it."""
-        self.ops = []
-        self.acked = []
-
     def take(self, number: int, now_ns: int) -> ConsumerRecord | None:
         """Return one record of all changes, or None, and clear them."""
         if self.acked:

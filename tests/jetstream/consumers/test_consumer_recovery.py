@@ -173,6 +173,36 @@ def test_what_changes_while_the_journal_is_rewritten_is_in_the_new_one(monkeypat
     assert again.machine.streams["S"].dedupe.find(b"7") == 8
 
 
+@pytest.mark.parametrize("turns", [1, 2, 3])
+def test_an_ack_that_was_confirmed_during_a_rewrite_survives_it(turns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The old journal counts until the new one is durable; each turn makes one part of it."""
+    monkeypatch.setattr("natsctl.jetstream.consumers.consumer_set.STEP", 16)
+    monkeypatch.setattr("natsctl.store.stream.RECORD_COST", 1 << 20)
+    confirmed = 0
+    for before in range(12):
+        jet = Jet()
+        jet.stream(storage="file")
+        names = [f"C{number}" for number in range(8)]
+        for name in names:
+            jet.consumer(name)
+        jet.publish("1")
+        (message,) = jet.pull(b"1", name=names[3])
+        sid, machine = jet.listen("in.ack"), jet.machine
+        machine.streams["S"].consumer_set.rewrite()
+        for _ in range(before):
+            machine.engine.run_ready(1)
+        jet.wire.session.receive(b"PUB %b in.ack 0\r\n\r\n" % message.reply)
+        for _ in range(turns):
+            machine.engine.run_ready(1)
+        machine.commit()
+        machine._drain()
+        answered = bool(jet.wire.take(sid))
+        confirmed += answered
+        again = Jet(machine.restarted())
+        assert again.counts(names[3])["ack_pending"] == 0 or not answered
+    assert confirmed > 3
+
+
 def test_a_long_life_does_not_grow_the_journal_without_bound(jet: Jet, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("natsctl.jetstream.consumers.consumer_set.REWRITE_BYTES", 4096)
     jet.consumer(max_ack_pending=-1)
