@@ -274,7 +274,7 @@ class ConsumerSet:
             for consumer in kept:
                 if consumer.log.acked:
                     consumer.settle_acks()
-                self.changed(consumer)  # in the old journal, which counts until the new one is durable
+                self.changed(consumer)  # in the old journal, too: it counts until the new one is durable
             yield [*map(_created, kept)]
 
     def _rewritten(self, fault: StoreError | None) -> None:
