@@ -735,9 +735,9 @@ class Account:
         return tuple(chosen), served
 
 
-def _drop_unreceived(session: Session, subject: bytes, run: PublishRun) -> bool:
+def _drop_unreceived(session: Session, subject: bytes, run: PublishRun) -> int | None:
     """Take a run that nobody receives, unless its requests have to be answered one by one."""
-    return not (session.no_responders and run.has_replies)
+    return 0 if session.no_responders and run.has_replies else None
 
 
 def _removal_cost(sub: Subscription) -> int:

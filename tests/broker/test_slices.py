@@ -1212,3 +1212,12 @@ def test_the_clock_is_looked_at_after_each_subscription_that_many_leaf_nodes_lea
     assert 0 < heard(links[-1]).count(b"LS+ s.") < LOOK_MASK - 1
     finish(harness)
     assert len(session.subs) == LOOK_MASK - 1
+
+
+def test_a_run_that_nobody_receives_is_dropped_as_a_whole() -> None:
+    harness = broker()
+    publisher = client(harness, HELLO.replace(b'"pedantic":true', b'"pedantic":false'))
+    assert calls_of(lambda: publisher.receive(b"PUB x 1\r\nx\r\n" * 1000)) < 200
+    assert publisher.in_msgs == 1000 and publisher.in_bytes == 1000
+    publisher.receive(b"SUB in 1\r\n" + b"PUB x in 0\r\n\r\n" * 1000)
+    assert publisher.in_msgs == 2000 and heard(publisher).count(b"NATS/1.0 503\r\n") == 1000
