@@ -392,11 +392,11 @@ class AwaitedReplies:
 
     def _checking(self, reply: bytes) -> Steps[None]:
         """Give up the requests with a reply that has no subscriber."""
-        requests = self._by_reply.get(reply, {})
-        if not requests or self._account.has_interest(reply):
+        pending = self._by_reply.get(reply, {})
+        if not pending or self._account.has_interest(reply):
             return
-        for place, waiting in enumerate([*requests], 1):
-            if (responses := requests.get(waiting)) is not None:
+        for place, waiting in enumerate([*pending], 1):
+            if (responses := pending.get(waiting)) is not None:
                 responses.unheard(waiting)
             if not place % REPLIES_STEP:
                 yield REPLIES_STEP
