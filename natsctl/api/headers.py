@@ -118,9 +118,8 @@ def remove(block: bytes, key: bytes) -> bytes:
     needle = b"\r\n" + key + b":"
     if needle not in block:
         return block
-    while (position := block.find(needle)) >= 0:
-        end = block.find(b"\r\n", position + 2)
-        block = block[:position] + block[end:]
+    before, *parts = block.split(needle)  # each begins with a value, and ends there if the next line has the key, too
+    block = before + b"".join([part[part.find(b"\r\n") :] for part in parts if b"\r\n" in part])
     return b"" if block == b"NATS/1.0\r\n\r\n" else block
 
 

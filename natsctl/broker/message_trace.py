@@ -11,8 +11,10 @@ number of its hop, and reports by itself.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Generator, Iterator, Sequence
-from itertools import chain
+from heapq import merge
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from natsctl.api import codec, headers
@@ -46,13 +48,22 @@ MAX_EVENTS: Final = 10_000
 """Events of one message; further ones are left out."""
 EVENTS_AT_ONCE: Final = 256
 """Events of a report that is published at once."""
+SHORT_HEADER_BYTES: Final = 16 << 10
+"""Longest header that is reported at once."""
+LINES_STEP: Final = 1024
+"""Lines of a header that one step reads or sorts: less than a millisecond."""
+MAX_PARENTS: Final = 64
+"""Headers `traceparent` of one message that are looked at."""
 TIME_STEP_NS: Final = 100_000
 """Events within this time have the same time stamp."""
 RESERVED: Final = (b"_GR_.", b"$GR.")
 """Prefixes of subjects between servers; no report goes to them."""
+_VALUE: Final = rb":[ \t]*+(?!\r\n)(.*?)\r\n"
+_VALUES: Final = {key: re.compile(rb"\r\n" + key + _VALUE, re.DOTALL) for key in (DEST, ONLY, HOP, ORIGIN_ACCOUNT)}
+_PARENTS: Final = re.compile(rb"(?<=\r\n)" + TRACE_PARENT + _VALUE, re.DOTALL | re.IGNORECASE)
 _YES: Final = frozenset({b"1", b"true", b"on"})
 
-Values: TypeAlias = "dict[bytes, list[bytes]]"
+Values = dict[str, list[str]]
 Message: TypeAlias = "tuple[bytes, bytes, bytes, bytes]"
 """Subject, reply, header and payload."""
 
@@ -90,18 +101,17 @@ def begin_trace(
     A leaf node passes `lets_in`: whether it may publish on a subject here.
     """
     account = origin.account
-    values = header_values(header)
-    dest = values.get(DEST, [b""])[0]
+    dest = _first_value(header, DEST)
     if dest == DISABLED:
         return header
     external = not dest
     if external:
         dest = account.config.trace_dest.encode()
-        if not dest or not is_sampled_parent(values):
+        if not dest or not is_sampled_parent(header):
             return header
-    only = not external and values.get(ONLY, [b""])[0].lower() in _YES
-    if ORIGIN_ACCOUNT in values:
-        value = quoted(values[ORIGIN_ACCOUNT][0])
+    only = not external and _first_value(header, ONLY).lower() in _YES
+    if foreign := _first_value(header, ORIGIN_ACCOUNT):
+        value = quoted(foreign)
         origin.notice(f'Message tracing disabled because of header "{ORIGIN_ACCOUNT.decode()}" with value={value}')
         return None if only else headers.replace(header, DEST, DISABLED)
     if external and lets_in is None and not _chosen(origin, account.config.trace_sampling):
@@ -112,22 +122,38 @@ def begin_trace(
     if not _may_report(dest, origin, lets_in):
         refuse_publish(origin, dest)
         return None
-    return MessageTrace(origin, dest, values, only, values.get(HOP, [b""])[0] if lets_in is not None else b"")
+    return MessageTrace(origin, dest, only, _first_value(header, HOP) if lets_in is not None else b"")
 
 
-def header_values(header: bytes) -> Values:
-    """Return the values of each key, those without either left out."""
+def _first_value(header: bytes, key: bytes) -> bytes:
+    """Return the first value of a key that is not empty, b"" for none."""
+    match = _VALUES[key].search(header)
+    return match[1].rstrip(b" \t") if match is not None else b""
+
+
+def header_values(header: bytes) -> Steps[Values]:
+    """Return the values of each key in the order of the keys, those without either left out; there may be very many."""
     values: Values = {}
-    for line in header.split(b"\r\n")[1:]:
+    for place, line in enumerate(header.split(b"\r\n")[1:], 1):
         key, _, value = line.partition(b":")
         if key and (value := value.strip(b" \t")):
-            values.setdefault(key, []).append(value)
-    return values
+            values.setdefault(_text(key), []).append(_text(value))
+        if not place % LINES_STEP:
+            yield LINES_STEP
+    keys, runs, ordered = [*values], list[list[str]](), Values()
+    for start in range(0, len(keys), LINES_STEP):
+        runs.append(sorted(keys[start : start + LINES_STEP]))
+        yield LINES_STEP
+    for place, name in enumerate(merge(*runs), 1):
+        ordered[name] = values[name]
+        if not place % LINES_STEP:
+            yield LINES_STEP
+    return ordered
 
 
-def is_sampled_parent(values: Values) -> bool:
+def is_sampled_parent(header: bytes) -> bool:
     """Return whether a `traceparent` says that its trace is recorded."""
-    return any(key.lower() == TRACE_PARENT and any(map(_is_sampled, every)) for key, every in values.items())
+    return any(_is_sampled(match[1].rstrip(b" \t")) for match in islice(_PARENTS.finditer(header), MAX_PARENTS))
 
 
 def _is_sampled(value: bytes) -> bool:
@@ -159,10 +185,10 @@ def _may_report(dest: bytes, origin: Session, lets_in: Callable[[bytes], bool] |
 
 
 class MessageTrace:
-    def __init__(self, origin: Session, dest: bytes, values: Values, only: bool, hop: bytes) -> None:
-        """Begin the trace of a message of `origin` with the header's `values`; its report goes to `dest`."""
+    def __init__(self, origin: Session, dest: bytes, only: bool, hop: bytes) -> None:
+        """Begin the trace of a message of `origin`; its report goes to `dest`."""
         self.origin, self.only = origin, only
-        self._account, self._dest, self._values, self._hop = origin.account, dest, values, hop
+        self._account, self._dest, self._hop = origin.account, dest, hop
         self._hops = 0
         self._rest: list[Iterator[int]] = []
         """Deliveries that are still to be made."""
@@ -352,7 +378,7 @@ class MessageTrace:
 
     def _report(self, header: bytes, payload: bytes) -> None:
         reporting = self._reporting(header, payload)
-        if len(self._events) > EVENTS_AT_ONCE:
+        if len(self._events) > EVENTS_AT_ONCE or len(header) > SHORT_HEADER_BYTES:
             broker = self.origin.broker
             broker.long_work.add(reporting, self._account)
             broker.jobs.wake()
@@ -360,14 +386,14 @@ class MessageTrace:
             finish(reporting)
 
     def _reporting(self, header: bytes, payload: bytes) -> Steps[None]:
-        shown = {_text(key): [_text(value) for value in self._values[key]] for key in sorted(self._values)}
+        shown = yield from codec.encoding_items((yield from header_values(header)))
         event = {
             "server": self.origin.broker.server_info(),
-            "request": {"header": shown, "msgsize": len(header) + len(payload)},
+            "request": {"header": codec.HOLE, "msgsize": len(header) + len(payload)},
             **({"hops": self._hops} if self._hops else {}),
             "events": codec.HOLE,
         }
-        text = yield from codec.filling(event, (yield from codec.encoding_items(self._events)))
+        text = yield from codec.filling(event, shown, (yield from codec.encoding_items(self._events)))
         block, body = yield from headers.compressing(text, header)
         self._account.publish(self._dest, b"", block, body)
 

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from natsctl.api import headers
 from natsctl.api.errors import ProtocolError
+from tests.support.call_counts import calls_of
 
 TOKEN = st.binary(min_size=1, max_size=12).filter(lambda b: not set(b) & set(b":\r\n") and b == b.strip())
 VALUE = st.binary(max_size=20).filter(lambda b: not set(b) & set(b"\r\n") and b == b.strip())
@@ -74,3 +75,11 @@ def test_a_line_without_key_and_a_status_of_letters_are_refused() -> None:
 def test_a_pair_that_would_break_the_lines_is_refused(pair: tuple[bytes, bytes]) -> None:
     with pytest.raises(ValueError, match="cannot be written"):
         headers.encode([pair])
+
+
+def test_very_many_lines_of_a_key_are_removed_in_one_pass() -> None:
+    lines = b"K: v\r\n" * 60_000
+    block = b"NATS/1.0\r\nA: 1\r\n%bB: 2\r\n%bKK: 3\r\n\r\n" % (lines, lines)
+    assert headers.remove(block, b"K") == b"NATS/1.0\r\nA: 1\r\nB: 2\r\nKK: 3\r\n\r\n"
+    assert calls_of(lambda: headers.remove(block, b"K")) < 1000
+    assert headers.remove(b"NATS/1.0\r\n%b\r\n" % lines, b"K") == b""

@@ -10,10 +10,11 @@ import pytest
 from natsctl.api.headers import COMPRESS_STEP
 from natsctl.api.jwt_claims import AccountClaims, Import
 from natsctl.api.subject_index import finish
+from natsctl.broker import message_trace
 from natsctl.broker.auth.permissions import SubjectPermissions, SubjectRules
 from natsctl.broker.imports.account_config import AccountConfig
 from natsctl.broker.jwt.account_setup import account_config
-from natsctl.broker.message_trace import MAX_EVENTS
+from natsctl.broker.message_trace import LINES_STEP, MAX_EVENTS
 from tests.broker.conftest import BrokerHarness, SessionClient
 from tests.support.call_counts import calls_of
 
@@ -184,3 +185,34 @@ def test_the_report_on_many_recipients_is_made_in_later_steps(harness: BrokerHar
     report = gzip.decompress(rest[:-2])
     assert head.startswith(b"HMSG traces 1 ") and steps > len(report) // COMPRESS_STEP
     assert len(json.loads(report)["events"]) == MAX_EVENTS
+
+
+def test_the_lines_of_a_long_header_are_read_in_later_steps(harness: BrokerHarness) -> None:
+    listener, publisher = listening(harness), harness.client()
+    lines = [(f"K{number % 20_000}", str(number)) for number in range(30_000)]
+    header = "".join(f"{key}:  {value} \r\nEmpty:\r\n" for key, value in lines)
+    lines_of_all = DEST + header.encode()
+    assert calls_of(lambda: traced(publisher, b"foo", lines_of_all)) < 500
+    assert not listener.session.out
+    turns = []
+    while harness.broker.long_work:
+        turns.append(calls_of(harness.broker.long_work.step))
+    assert max(turns) < 10 * LINES_STEP and len(turns) > 50
+    report = told(listener)
+    shown = report["request"]["header"]
+    assert list(shown) == sorted(shown) and len(shown) == 20_001
+    assert shown["K7"] == ["7", "20007"] and shown["K19999"] == ["19999"] and "Empty" not in shown
+
+
+@pytest.mark.parametrize(
+    ("lines", "value"),
+    [
+        (b"Nats-Trace-Dest:\r\nNats-Trace-Dest: \t \r\nNats-Trace-Dest:\t traces \t\r\n", b"traces"),
+        (b"nats-trace-dest: other\r\nX-Nats-Trace-Dest: other\r\n", b""),
+        (b"Nats-Trace-Dest: a\r\nNats-Trace-Dest: b\r\n", b"a"),
+        (b"Nats-Trace-Dest: a\nb\r\n", b"a\nb"),
+        (b"A: Nats-Trace-Dest: b\r\n", b""),
+    ],
+)
+def test_the_first_value_of_a_key_counts_that_is_not_empty(lines: bytes, value: bytes) -> None:
+    assert message_trace._first_value(b"NATS/1.0\r\n" + lines + b"\r\n", message_trace.DEST) == value
