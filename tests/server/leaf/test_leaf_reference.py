@@ -363,9 +363,13 @@ async def test_leaf_nodes_are_connections_of_their_own_kind(tmp_path: Path, kind
             async with await connected(process) as client, await connected(process, "s", "s") as asking:
                 await client.subscribe("mine")
                 await client.flush()
-                reply = await asking.request("$SYS.REQ.SERVER.PING.CONNZ", options, PATIENCE_S)
-                (leaf,) = (one for one in json.loads(reply.data)["data"]["connections"] if one["kind"] == "Leafnode")
-                assert leaf["subscriptions"] == len(leaf["subscriptions_list"]) > 0
+                leaf: dict[str, Any] = {}
+                async with asyncio.timeout(PATIENCE_S):  # the other side's interest comes after the link
+                    while not leaf.get("subscriptions"):
+                        reply = await asking.request("$SYS.REQ.SERVER.PING.CONNZ", options, PATIENCE_S)
+                        connections = json.loads(reply.data)["data"]["connections"]
+                        (leaf,) = (each for each in connections if each["kind"] == "Leafnode")
+                assert leaf["subscriptions"] == len(leaf["subscriptions_list"])
                 found.append({key: leaf.get(key) for key in ("name", "type", "authorized_user", "account", "name_tag")})
         common = {"type": None, "account": "A", "name_tag": "A"}
         assert found == [
