@@ -116,7 +116,7 @@ CHECK_COST: Final = 6
 BYTES_PER_COST: Final = 512
 """of that many bytes of it,"""
 TRANSFORM_BYTES_PER_COST: Final = 32
-"""and of those of the destination of a transform: of one function call with a short result."""
+"""and of the destination of a transform: 32 bytes are about one function call with a short result."""
 
 _UNLIMITED: Final = 1 << 62
 _seq_of = itemgetter(0)
@@ -228,7 +228,7 @@ class PublishPipeline:
     def publish_run(self, subject: bytes, run: PublishRun) -> int | None:
         """Handle messages in order; the broker's handler for runs. `subject` is b"" if they are on several.
 
-        Return how many were handled if the others, which take too long for one turn, have to be handled one by one.
+        Return how many were handled if the others would take too long for one turn and have to be handled one by one.
         """
         fast, ids = run.reply(0)[-4:] == CONTROL_SUFFIX, list[bytes]()
         together = self._stores_together(subject, run) and bool(subject or not fast)

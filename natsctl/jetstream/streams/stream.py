@@ -360,20 +360,20 @@ class Stream:
         gone = self.store.remove(seq, erase)
         if gone is None:
             return False
-        takers = self.retention.interest.consumers_of(gone.subject)
-        if len(takers) > STEP and seq <= self.store.durable_seq and not self.retention.interest.late:
+        consumers = self.retention.interest.consumers_of(gone.subject)
+        if len(consumers) > STEP and seq <= self.store.durable_seq and not self.retention.interest.late:
             if self.dedupe:
                 self.dedupe.message_gone(seq)
-            self.work.begin(self._reporting(gone, takers))
+            self.work.begin(self._reporting(gone, consumers))
         else:
             self.removed(gone, GONE)
         self.count_bytes()
         return True
 
-    def _reporting(self, removed: RemovedMessage, takers: Sequence[Consumer]) -> Steps[None]:
+    def _reporting(self, removed: RemovedMessage, consumers: Sequence[Consumer]) -> Steps[None]:
         """Report a removed message to very many consumers; they deliver nothing meanwhile."""
         self.work.shut()
-        for piece in consumer_pieces(takers):
+        for piece in consumer_pieces(consumers):
             for consumer in piece:
                 consumer.on_removed(removed.seq, removed.subject, GONE)
             yield len(piece)
