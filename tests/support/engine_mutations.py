@@ -63,7 +63,7 @@ def ids_of_removed_messages_forgotten(recover: Any, dedupe: Dedupe, journal: Ite
         dedupe._seqs.pop(entry[2], None)
 
 
-@MUTATIONS.replacing(StreamStore, "append_copies", 463)
+@MUTATIONS.replacing(StreamStore, "append_copies", 1000)
 def batch_stored_one_by_one(append_copies: Any, store: StreamStore, *arguments: Any, together: bool = False) -> None:
     append_copies(store, *arguments)
 
