@@ -20,7 +20,7 @@ from natsctl.api.consumer import AckPolicy, ConsumerConfig, DeliverPolicy, Prior
 from natsctl.api.errors import ErrCode
 from natsctl.api.model import INT64_MAX
 from natsctl.api.stream import RetentionPolicy, StreamConfig
-from natsctl.api.subject_index import STEP, Steps, cost_of, finish, first_covered, pieces
+from natsctl.api.subject_index import STEP, Steps, cost_of, finish, first_covered, subject_pieces
 from natsctl.api.subjects import has_wildcard, is_asset_name, is_subset, is_valid_subject
 from natsctl.api.times import is_zero, parse_time
 from natsctl.api.units import MILLISECOND, MINUTE, SECOND, format_duration
@@ -236,7 +236,7 @@ def _check_push(config: ConsumerConfig, stream: StreamConfig) -> Steps[ApiError 
         return error(ErrCode.CONSUMER_DELIVER_TO_WILDCARDS)
     if not is_valid_subject(to):
         return error(ErrCode.CONSUMER_INVALID_DELIVER_SUBJECT)
-    for subjects in pieces(stream.subjects):
+    for subjects in subject_pieces(stream.subjects):
         if any(is_subset(to, subject) for subject in subjects):
             return error(ErrCode.CONSUMER_DELIVER_CYCLE)
         yield sum(map(cost_of, subjects))

@@ -403,7 +403,7 @@ def cost_of(subject: Sized) -> int:
     return 1 + len(subject) // BYTES_PER_SUBJECT
 
 
-def pieces(subjects: Sequence[S], step: int = STEP) -> Iterator[Sequence[S]]:
+def subject_pieces(subjects: Sequence[S], step: int = STEP) -> Iterator[Sequence[S]]:
     """Yield slices of a list of subjects that cost about one step each: fewer if they are long."""
     start = cost = 0
     for end, subject in enumerate(subjects, 1):

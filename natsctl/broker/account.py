@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -33,6 +33,7 @@ from natsctl.broker.routes import (
     Route,
     Routes,
     groups_named,
+    in_turn,
     is_large,
     parts_of,
     without_ended,
@@ -677,19 +678,16 @@ class Account:
         origin: Session | None,
     ) -> Generator[None, None, int]:
         """Deliver to one member of a large group, in parts if many do not take the message; return to how many."""
-        count, refused = len(members), False
-        start = int(self._rng.random() * count)
-        for number in range(count):
-            if number and not number % DELIVERED_AT_ONCE:
+        waiting, refused = in_turn(members, self._rng), False
+        for number in range(0, len(members), DELIVERED_AT_ONCE):
+            if number:
                 yield
-            session, sub, _ = members[(start + number) % count]
-            if session is None:
-                if not (refused and sub.is_elsewhere):
-                    if sub.take_for(members, to, subject, reply, header, payload, origin) is not False:
-                        return 1
-                    refused = refused or sub.is_elsewhere
-            elif (session is not origin or session.echo) and not sub.has_left():
-                return self._deliver((((session, sub, b""),), (), ()), to, subject, reply, header, payload, origin)
+            some = islice(waiting, DELIVERED_AT_ONCE)
+            recipient, refused = self._offer(some, members, refused, to, subject, reply, header, payload, origin)
+            if recipient is not None and recipient[0] is None:
+                return 1
+            if recipient is not None:
+                return self._deliver(((recipient,), (), ()), to, subject, reply, header, payload, origin)
         return 0
 
     def _ending(
@@ -714,25 +712,41 @@ class Account:
         chosen: list[Recipient] = []
         served = 0
         for members in queues:
-            count, refused = len(members), False
-            start = int(self._rng.random() * count) if count > 1 else 0
-            for index in range(start, start + count):
-                recipient = members[index % count]
-                session = recipient[0]
-                if session is None:
-                    sub = recipient[1]
-                    if refused and sub.is_elsewhere:
-                        continue
-                    if sub.take_for(members, to, subject, reply, header, payload, origin) is False:
-                        refused = refused or sub.is_elsewhere
-                        continue
-                    served += 1
-                elif session is origin and not session.echo:
-                    continue
-                else:
-                    chosen.append(recipient)
-                break
+            some = in_turn(members, self._rng)
+            recipient, _ = self._offer(some, members, False, to, subject, reply, header, payload, origin)
+            if recipient is not None and recipient[0] is None:
+                served += 1
+            elif recipient is not None:
+                chosen.append(recipient)
         return tuple(chosen), served
+
+    def _offer(
+        self,
+        some: Iterable[Recipient],
+        members: Recipients,
+        refused: bool,
+        to: bytes,
+        subject: bytes,
+        reply: bytes,
+        header: bytes,
+        payload: bytes,
+        origin: Session | None,
+    ) -> tuple[Recipient | None, bool]:
+        """Offer a message to `some` members of a group until one takes it.
+
+        Return the client to send it to, or the handler that has taken it, or None; and whether the members on other
+        servers have `refused` it.
+        """
+        for recipient in some:
+            session, sub, _ = recipient
+            if session is not None:
+                if (session is not origin or session.echo) and not sub.has_left():
+                    return recipient, refused
+            elif not (refused and sub.is_elsewhere):
+                if sub.take_for(members, to, subject, reply, header, payload, origin) is not False:
+                    return recipient, refused
+                refused = refused or sub.is_elsewhere
+        return None, refused
 
 
 def _drop_unreceived(session: Session, subject: bytes, run: PublishRun) -> int | None:

@@ -23,7 +23,7 @@ from natsctl.api.subjects import is_literal, is_valid_subject
 from natsctl.api.times import format_time
 from natsctl.broker.imports.account_config import TRACE_PARENT
 from natsctl.broker.refusals import quoted, refuse_publish
-from natsctl.broker.routes import DELIVERED_AT_ONCE, groups_named, is_large, parts_of, without_ended
+from natsctl.broker.routes import DELIVERED_AT_ONCE, groups_named, in_turn, is_large, parts_of, without_ended
 from natsctl.broker.subscription import DeliveryFilter, Subscription
 
 if TYPE_CHECKING:
@@ -283,12 +283,10 @@ class MessageTrace:
 
     def _to_group(self, members: Recipients, message: Message) -> Generator[int, None, int]:
         """Deliver to one member of a group, in parts if many do not take the message; return to how many."""
-        count, refused = len(members), False
-        start = int(self.origin.broker.rng.random() * count)
-        for number in range(count):
+        refused = False
+        for number, (session, sub, _) in enumerate(in_turn(members, self.origin.broker.rng)):
             if number and not number % DELIVERED_AT_ONCE:
                 yield 0
-            session, sub, _ = members[(start + number) % count]
             if session is not None:
                 taken = bool(self.to_client(sub, message))
             elif not sub.is_elsewhere:

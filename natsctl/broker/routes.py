@@ -25,6 +25,7 @@ from natsctl.api.subjects import is_literal
 from natsctl.broker.subscription import Subscription
 
 if TYPE_CHECKING:
+    from natsctl.broker.broker_options import Rng
     from natsctl.broker.session import Session
 
 Given = TypeVar("Given")
@@ -432,6 +433,14 @@ def parts_of(route: Route) -> Iterator[Route]:
     count = max(1, DELIVERED_AT_ONCE // HANDLER_COST)
     for start in range(0, len(handlers), count):
         yield (), (), handlers[start : start + count]
+
+
+def in_turn(members: Recipients, rng: Rng) -> Iterator[Recipient]:
+    """Yield the members of a group, a random one first."""
+    count = len(members)
+    start = int(rng.random() * count) if count > 1 else 0
+    for place in range(start, start + count):
+        yield members[place % count]
 
 
 def groups_named(groups: Groups, names: Sequence[bytes]) -> Groups:

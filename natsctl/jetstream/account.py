@@ -26,7 +26,7 @@ from natsctl.api.codec import encode
 from natsctl.api.errors import ErrCode
 from natsctl.api.stream import StorageType, StreamConfig
 from natsctl.api.stream_rules import Draft
-from natsctl.api.subject_index import STEP, SubjectIndex, cost_of, pieces
+from natsctl.api.subject_index import STEP, SubjectIndex, cost_of, subject_pieces
 from natsctl.api.times import format_time
 from natsctl.api.versions import API_LEVEL
 from natsctl.broker.imports.account_config import GLOBAL_ACCOUNT
@@ -214,7 +214,7 @@ class StreamSubjects:
         if unclaimed is not None:
             self._end(unclaimed)
         try:
-            for piece in pieces([*dict.fromkeys(config.subjects)]):
+            for piece in subject_pieces([*dict.fromkeys(config.subjects)]):
                 for subject in piece:
                     raw = subject.encode()
                     self._index.add(raw, claim)  # before the comparison, so that who claims meanwhile finds it

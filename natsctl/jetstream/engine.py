@@ -276,10 +276,9 @@ class Engine:
         return [] if js is None else js.remove_all()
 
     def _on_full_changed(self) -> None:
-        """Reconfigure every stream, because storage became full or free."""
         for js in self.accounts.values():
             for stream in js.streams.values():
-                stream.pipeline.configure()
+                stream.pipeline.replan()
 
     # The ready queue
 

@@ -6,15 +6,15 @@ are made as nats-server makes them.
 
 from __future__ import annotations
 
+import re
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 from msgspec import field
 
-from natsctl.api import headers
 from natsctl.api.advisories import ClientInfo
 from natsctl.api.codec import encode
-from natsctl.api.errors import ProtocolError
 from natsctl.api.model import Model, blank, zero
 from natsctl.api.times import format_time
 
@@ -124,21 +124,26 @@ def is_measured(exporter: Account, latency: Latency, header: bytes) -> tuple[boo
         return True, None
     if latency.sampling > 0 and int(exporter.broker.rng.random() * 100) <= latency.sampling:
         return True, None
-    trace = _asked_by(_parsed(header)) if header else None
+    trace = _asked_by(_tracing(header)) if header else None
     return trace is not None, trace
 
 
-def _parsed(header: bytes) -> Trace:
-    """Return a header block as Go's textproto reads it: keys in its spelling, all values of each."""
-    try:
-        pairs = headers.parse(header)
-    except ProtocolError:
-        return {}
-    found: Trace = {}
-    for key, value in pairs:
-        name = "-".join(part.capitalize() for part in key.decode("utf-8", "replace").split("-"))
-        found.setdefault(name, []).append(value.decode("utf-8", "replace"))
-    return found
+_TRACING: Final = re.compile(
+    rb"\r\n(uber-trace-id|uberctx-[^\r\n:]*+|x-b3-(?:sampled|traceid|parentspanid|spanid)|b3|traceparent|tracestate)"
+    rb":([^\r\n]*+)(?=\r\n)",
+    re.IGNORECASE,
+)
+MAX_TRACING_LINES: Final = 256
+"""Lines of one request's header that are looked at for tracing."""
+
+
+def _tracing(header: bytes) -> Trace:
+    """Return the tracing headers of a block, keys in the spelling of Go's textproto, and all values of each."""
+    trace: Trace = {}
+    for match in islice(_TRACING.finditer(header), MAX_TRACING_LINES):
+        name = "-".join(part.capitalize() for part in match[1].decode("utf-8", "replace").split("-"))
+        trace.setdefault(name, []).append(match[2].strip().decode("utf-8", "replace"))
+    return trace
 
 
 def _asked_by(found: Trace) -> Trace | None:

@@ -25,10 +25,9 @@ from collections import Counter, OrderedDict
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from natsctl.api import subject_index
 from natsctl.api.consumer_config import filters_of
 from natsctl.api.stream import RetentionPolicy
-from natsctl.api.subject_index import SubjectIndex, cost_of
+from natsctl.api.subject_index import SubjectIndex, cost_of, subject_pieces
 from natsctl.jetstream.claims import Claim
 from natsctl.store.filters import ALL, Filters
 from natsctl.store.steps import STEP, Steps, pieces
@@ -93,7 +92,7 @@ class Interest:
 
     def _claiming(self, subjects: Sequence[str]) -> Steps[FilterClaim]:
         claim = FilterClaim((yield from Filters.compiling(subjects)))
-        for piece in subject_index.pieces(claim.filters.subjects):
+        for piece in subject_pieces(claim.filters.subjects):
             for subject in piece:
                 self._patterns.add(subject, claim)
             claim.subjects += piece

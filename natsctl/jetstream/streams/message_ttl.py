@@ -202,7 +202,7 @@ def raise_to_marker(stream: Stream, message: PendingMessage) -> None:
 
 
 class MessageTtl:
-    __slots__ = ("_ahead", "_alarm", "_deadlines", "_never", "_stream", "active")
+    __slots__ = ("_ahead", "_alarm", "_deadlines", "_never", "_stream", "_swept", "active")
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
@@ -211,6 +211,8 @@ class MessageTtl:
         self._ahead = Deadlines()
         """Deadlines by the monotonic clock, of messages with times ahead of the wall clock; see expiry.py."""
         self._never = array("Q")
+        self._swept = 0
+        """Entries of `_never` that a sweep has kept so far."""
         self.active = False
         """True if messages expire by their TTL; otherwise the header is only stored."""
 
@@ -223,7 +225,7 @@ class MessageTtl:
 
     def clear(self) -> None:
         self._alarm.cancel()
-        self._deadlines, self._ahead, self._never = Deadlines(), Deadlines(), array("Q")
+        self._deadlines, self._ahead, self._never, self._swept = Deadlines(), Deadlines(), array("Q"), 0
 
     def note(self, seq: int, ts_ns: int, ttl_ns: int) -> None:
         if ttl_ns == NEVER:
@@ -246,10 +248,19 @@ class MessageTtl:
 
     def tidy(self) -> bool:
         """Drop some entries of removed messages if they prevail; return whether more are left."""
-        if len(self._never) > 2 * self._stream.store.messages + STALE_SLACK:
-            self._never = array("Q", filter(self._stream.store.holds, self._never))
+        if (self._swept or len(self._never) > 2 * self._stream.store.messages + STALE_SLACK) and self._sweep_never():
+            return True
         larger = max(self._deadlines, self._ahead, key=len)
         return self._prevails() and any(larger.sweep(self._stream.store.holds) for _ in range(SWEEP_STEPS))
+
+    def _sweep_never(self) -> bool:
+        """Drop stale entries of messages without an end in one step; return whether the sweep continues."""
+        start, step = self._swept, SWEEP_RUNS * RUN_ENTRIES
+        kept = array("Q", filter(self._stream.store.holds, self._never[start : start + step]))
+        self._never[start : start + step] = kept
+        more = start + len(kept) < len(self._never)
+        self._swept = start + len(kept) if more else 0
+        return more
 
     def _prevails(self) -> bool:
         """Return whether a majority of entries belongs to removed messages."""

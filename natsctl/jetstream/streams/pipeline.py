@@ -182,6 +182,10 @@ class PublishPipeline:
         self._after_store = self._stream.timed.listeners()
         if config.allow_msg_counter:
             self._after_store.append(self.totals.stored)
+        self.replan()
+
+    def replan(self) -> None:
+        """Choose again how messages are stored, because the configuration changed, or storage became full or free."""
         self._plan = self._find_plan()
 
     def _find_plan(self) -> PublishPlan:

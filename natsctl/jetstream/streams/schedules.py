@@ -21,6 +21,7 @@ done, because only then the messages to spare are known.
 from __future__ import annotations
 
 from array import array
+from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -77,7 +78,7 @@ class Schedules:
         self._stream = stream
         self._alarm = Alarm(stream.engine.timers, self._look)
         self._deadlines = Deadlines()
-        self._fired: list[Fired] = []
+        self._fired: deque[Fired] = deque()
         self._moved: dict[int, int] = {}
         self._remnants: dict[bytes, tuple[int, int, bytes]] | None = None
         self.active = False
@@ -186,12 +187,14 @@ class Schedules:
 
     def run(self, budget: int) -> int:
         store, engine = self._stream.store, self._stream.engine
+        limit = min(budget, BATCH)
+        settled = self._settle(limit)
         if not store.healthy or not self.active or self._stream.work.defers(self):
-            return 0
+            return settled
         if held_until_ns := engine.clock_watch.held_until_ns():
             self._alarm.no_later_than(held_until_ns)
-            return 0
-        now_ns, limit = engine.clock.now_ns(), min(budget, BATCH)
+            return settled
+        now_ns, limit = engine.clock.now_ns(), limit - settled
         due = self._deadlines.take_due(now_ns, limit)
         for seq, due_ns in due:
             if seq > store.durable_seq:
@@ -203,7 +206,7 @@ class Schedules:
             engine.ready(self)
         else:
             self.arm()
-        return len(due)
+        return settled + len(due)
 
     def _fire(self, seq: int, due_ns: int, now_ns: int) -> None:
         schedule = self._stream.store.get(seq)
@@ -222,8 +225,9 @@ class Schedules:
         next_ns = following.due_ns if following.repeats else 0
         produced_seq = self._store(_produced(schedule, content, following))
         if produced_seq:
+            if not self._fired:
+                self._await_commit()
             self._fired.append(Fired(produced_seq, seq, schedule.subject, next_ns))
-            self._stream.store.on_settled(lambda fault: self._go_on())
             if next_ns:
                 self._journal(seq, next_ns)
         else:
@@ -246,6 +250,19 @@ class Schedules:
             self.produces = False
         return outcome if isinstance(outcome, int) else 0
 
+    def _settle(self, limit: int) -> int:
+        """Continue after firings that have become durable; return how many there were, at most `limit`."""
+        durable_seq, settled = self._stream.store.durable_seq, 0
+        while self._fired and self._fired[0].produced_seq <= durable_seq:
+            if settled == limit:
+                self._stream.engine.ready(self)
+                return settled
+            self._settled(self._fired.popleft())
+            settled += 1
+        if settled and self._fired:
+            self._await_commit()
+        return settled
+
     def _settled(self, fired: Fired) -> None:
         """Continue after a firing: set the next time, or end the schedule."""
         if fired.next_ns:
@@ -262,20 +279,13 @@ class Schedules:
 
     # Commits
 
-    def _go_on(self) -> None:
-        """Continue after firings that have become durable."""
-        durable_seq = self._stream.store.durable_seq
-        done = [fired for fired in self._fired if fired.produced_seq <= durable_seq]
-        self._fired = [fired for fired in self._fired if fired.produced_seq > durable_seq]
-        for fired in done:
-            self._settled(fired)
-        if done:
-            self.arm()
+    def _await_commit(self) -> None:
+        self._stream.store.on_settled(lambda fault: self._look())
 
     def refused(self, durable_seq: int) -> None:
         """Fire schedules again if the store could not keep their messages."""
         lost = [fired for fired in self._fired if fired.produced_seq > durable_seq]
-        self._fired = [fired for fired in self._fired if fired.produced_seq <= durable_seq]
+        self._fired = deque(fired for fired in self._fired if fired.produced_seq <= durable_seq)
         now_ns = self._stream.engine.clock.now_ns()
         for fired in lost:
             self._deadlines.add(now_ns + RETRY_NS, fired.seq)

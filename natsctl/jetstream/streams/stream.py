@@ -28,7 +28,7 @@ import msgspec
 from natsctl.api import headers
 from natsctl.api.advisories import ActionType, StreamAction
 from natsctl.api.stream import StreamConfig, StreamInfo, StreamState
-from natsctl.api.subject_index import cost_of, pieces
+from natsctl.api.subject_index import cost_of, subject_pieces
 from natsctl.api.times import ZERO_TIME, format_time
 from natsctl.jetstream.consumers.consumer import Consumer
 from natsctl.jetstream.consumers.consumer_set import ConsumerSet
@@ -47,8 +47,7 @@ from natsctl.jetstream.work import Work
 from natsctl.store.errors import StoreDamagedError, StoreError, StoreFullError
 from natsctl.store.filters import ALL, Filters
 from natsctl.store.message import RemovedMessage, StoredMessage
-from natsctl.store.steps import STEP, Steps, finish
-from natsctl.store.steps import pieces as consumer_pieces
+from natsctl.store.steps import STEP, Steps, finish, pieces
 from natsctl.store.stream import RecordsCallback, StreamStore
 
 if TYPE_CHECKING:
@@ -322,14 +321,14 @@ class Stream:
         subjects = self.config.subjects
         if self._captures:
             kept = set[bytes]()
-            for names in pieces(subjects, KEPT_STEP):
+            for names in subject_pieces(subjects, KEPT_STEP):
                 kept.update(name.encode() for name in names)
                 yield CAPTURES_STEP
-            for ended in pieces([subject for subject in self._captures if subject not in kept], CAPTURES_STEP):
+            for ended in subject_pieces([subject for subject in self._captures if subject not in kept], CAPTURES_STEP):
                 for subject in ended:
                     self.account.unsubscribe(self._captures.pop(subject))
                 yield sum(map(cost_of, ended))
-        for names in pieces(subjects, CAPTURES_STEP):
+        for names in subject_pieces(subjects, CAPTURES_STEP):
             sink = self.work if self.work.closed else self.pipeline
             for subject in (name.encode() for name in names):
                 if subject not in self._captures:
@@ -373,7 +372,7 @@ class Stream:
     def _reporting(self, removed: RemovedMessage, consumers: Sequence[Consumer]) -> Steps[None]:
         """Report a removed message to very many consumers; they deliver nothing meanwhile."""
         self.work.shut()
-        for piece in consumer_pieces(consumers):
+        for piece in pieces(consumers):
             for consumer in piece:
                 consumer.on_removed(removed.seq, removed.subject, GONE)
             yield len(piece)

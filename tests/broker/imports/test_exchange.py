@@ -18,7 +18,9 @@ from natsctl.broker.imports.account_config import (
     StreamImport,
     SubjectMap,
 )
+from natsctl.broker.imports.service_latency import MAX_TRACING_LINES
 from tests.broker.conftest import SECOND, BrokerHarness, SessionClient
+from tests.support.call_counts import calls_of
 
 USERS = tuple(User(name, name, name.upper()) for name in "abc")
 
@@ -208,6 +210,17 @@ def test_headers_ask_for_a_measurement(header: str, measured: bool) -> None:
     block = f"NATS/1.0\r\n{header}\r\n\r\n".encode()
     network.b.say(b"SUB in 1\r\nHPUB q in %d %d\r\n%b\r\n" % (len(block), len(block), block))
     assert reply_of(network.a.heard()).endswith(b".T") is measured
+
+
+def test_long_headers_are_searched_for_what_asks_for_a_measurement() -> None:
+    network = AccountNetwork(*services(ServiceImport("A", "q"), ServiceExport("q", latency=Latency("lat", 0))))
+    network.a.say(b"SUB q 1\r\nSUB lat 2\r\n")
+    baggage = b"".join(b"UBERCTX-key-%d: %d\r\n" % (number, number) for number in range(MAX_TRACING_LINES))
+    block = b"NATS/1.0\r\n%buber-trace-id: 1:2:3:1\r\n%b\r\n" % (b"other: 1\r\n" * 20_000, baggage)
+    assert calls_of(lambda: network.b.say(b"HPUB q %d %d\r\n%b\r\n" % (len(block), len(block), block))) < 10_000
+    shown = metric(network.a.heard())["header"]
+    assert isinstance(shown, dict) and len(shown) == MAX_TRACING_LINES
+    assert shown["Uber-Trace-Id"] == ["1:2:3:1"] and shown["Uberctx-Key-7"] == ["7"]
 
 
 # --- configuration

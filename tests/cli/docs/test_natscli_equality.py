@@ -27,6 +27,8 @@ FACTS = Facts(json.loads((ROOT / "tests/cli/natscli-0.5.1.json").read_text()))
 PAGE = rows_of_page((ROOT / "docs/natscli.md").read_text())
 ROWS = 1419
 """Rows marked *same*, at least."""
+TRIES = 3
+"""How often a row marked as different is tried: some depend on whether a message has arrived when the tool ends."""
 
 
 def used() -> set[str]:
@@ -89,4 +91,5 @@ def run(pair: Pair, group: Group) -> None:
     found = pair.compare_all(group)
     assert not found, "\n".join(f"{line}\n  " + "\n  ".join(faults) for line, faults in found.items())
     # These rows are marked as different: with the mark *same*, each of these lines would fail above.
-    assert [case.line for case in group.differs if not pair.compare(case, group, settled=False)] == []
+    for case in group.differs:
+        assert any(pair.compare(case, group, settled=False) for _ in range(TRIES)), case.line

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from natsctl.api import headers
+from natsctl.api.units import NEVER
 from natsctl.jetstream.engine_options import JetStreamOptions
 from natsctl.jetstream.streams import message_ttl
 from natsctl.jetstream.streams.message_ttl import RUN_ENTRIES, DeadlineRun, Deadlines
@@ -19,6 +20,7 @@ from natsctl.store.file_log import FileLog
 from natsctl.store.message import StoredMessage
 from natsctl.store.segment import Segment
 from natsctl.store.stream import StreamStore
+from tests.support.call_counts import CallCounter
 from tests.support.jet import SECOND, Jet, ok
 from tests.support.machine import Machine
 from tests.support.simdisk import SimDisk
@@ -282,6 +284,24 @@ def test_entries_of_messages_that_are_gone_are_swept() -> None:
         pass
     assert len(deadlines) == 2000
     assert [seq for seq, _ in drained(deadlines, 1 << 62)] == list(range(10, 20_001, 10))
+
+
+def test_entries_without_an_end_are_swept_in_steps(jet: Jet, monkeypatch: pytest.MonkeyPatch) -> None:
+    jet.stream(allow_msg_ttl=True)
+    monkeypatch.setattr(message_ttl, "STALE_SLACK", 100)
+    for _ in range(5):
+        put(jet, "s.a", Nats_TTL="never")
+    ttl, steps = jet.machine.streams["S"].timed.ttl, list[int]()
+    for seq in range(6, 50_000):
+        ttl.note(seq, 0, NEVER)
+    jet.machine.streams["S"].remove(2)
+    more = True
+    while more:
+        with CallCounter() as counter:
+            more = ttl.tidy()
+        steps.append(counter.calls)
+    assert len(ttl._never) == 4 and [seq for seq in range(9) if ttl.spares(seq)] == [1, 3, 4, 5]
+    assert len(steps) > 10 and max(steps) < 60_000  # of 450,000
 
 
 @pytest.mark.parametrize("spread_s", [0, 31_000_000])

@@ -11,6 +11,7 @@ import pytest
 
 from natsctl.api.times import format_time, parse_time
 from natsctl.jetstream.streams.schedule_pattern import CronError, first_firing, next_firing, parse_cron
+from tests.support.call_counts import calls_of
 from tests.support.jet import SECOND, Jet, ok, texts
 from tests.support.simdisk import DiskFault, SimDisk
 from tests.support.stored_messages import header_block, put, stored_rows
@@ -199,6 +200,18 @@ def test_many_schedules_at_one_moment_all_fire(jet: Jet) -> None:
     state = jet.api("STREAM.INFO.S")["state"]
     assert (state["messages"], state["num_subjects"]) == (300, 1)
     assert times(jet, "s.out") == ["00:00:05Z"] * 300
+
+
+def test_what_follows_from_many_firings_takes_several_turns(jet: Jet) -> None:
+    for at in range(1000):
+        put(jet, f"s.job.{at}", Nats_Schedule="@every 5s", Nats_Schedule_Target="s.out")
+    machine = jet.machine
+    machine.hold_commits = True
+    jet.advance(6)
+    assert calls_of(machine.commit) < 16_000  # writing them takes 11 calls each
+    machine.release_commits()
+    jet.advance(5)
+    assert times(jet, "s.out") == ["00:00:05Z"] * 1000 + ["00:00:10Z"] * 1000
 
 
 def test_a_schedule_that_its_message_pushes_out_is_counted_once_by_consumers() -> None:
