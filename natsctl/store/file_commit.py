@@ -110,14 +110,15 @@ class Erasure(NamedTuple):
 
 
 class JournalWork(msgspec.Struct):
-    """Bytes for the journal: appended at `offset` of `path`, or, with `replaces`, a whole new file."""
+    """Bytes for the journal: appended at `offset` of `path`, or, with `encode`, a whole new file."""
 
     path: str
     offset: int
     data: bytes
     sync: bool
-    create: bool = False
     replaces: str = ""
+    encode: Callable[[], bytes] | None = None
+    """Returns the bytes of a whole new file: the disk work makes them, for they may be many."""
     file: File | None = None
     unsynced_bytes: int = 0
     """Bytes of earlier commits that a sync of this one covers too."""
@@ -261,7 +262,7 @@ class FileCommit(Commit):
         journal, target = plan.journal, plan.target
         if target is not None and (target.writer is None or not plan.offset):
             return False
-        if journal is not None and (journal.create or journal.replaces or journal.file is None):
+        if journal is not None and (journal.encode is not None or journal.file is None):
             return False
         return self._reserve.intact or not plan.has_messages
 
@@ -480,7 +481,8 @@ class FileCommit(Commit):
             self._sync(work.file)
 
     def _put_journal(self, work: JournalWork) -> None:
-        if work.replaces or work.create:
+        if work.encode is not None:
+            work.data = work.encode()
             replace_file(self._disk, work.path, work.data)
             if work.replaces and work.replaces != work.path:
                 self._disk.unlink(work.replaces)

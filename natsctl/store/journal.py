@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 from zlib import crc32
 
@@ -34,6 +35,17 @@ def journal_name(generation: int) -> str:
 
 def entry_of(record: frame.FrameRecord) -> Entry:
     return KIND.unpack_from(record.payload)[0], record.payload[2:]
+
+
+def _encode(entries: Sequence[Entry], number: int, synced: int, salt: int) -> bytes:
+    return b"".join(
+        frame.encode(frame.JOURNAL, number + at, 0, synced, salt, KIND.pack(kind) + body)
+        for at, (kind, body) in enumerate(entries, 1)
+    )
+
+
+def _encode_file(head: frame.FileHead, entries: Sequence[Entry]) -> bytes:
+    return head.encode() + _encode(entries, 0, 0, head.salt)
 
 
 class Journal:
@@ -105,12 +117,6 @@ class Journal:
         salt = frame.next_salt(self.head.salt, generation)
         return self.head._replace(generation=generation, salt=salt, identity=self.identity, role=frame.JOURNAL_FILE)
 
-    def _encode(self, entries: Sequence[Entry], number: int, synced: int, salt: int) -> bytes:
-        return b"".join(
-            frame.encode(frame.JOURNAL, number + at, 0, synced, salt, KIND.pack(kind) + body)
-            for at, (kind, body) in enumerate(entries, 1)
-        )
-
     def take(self, sync: bool) -> JournalWork | None:
         """Return the disk work for the buffered records, or None; `settle` ends it."""
         waiting = self.size - self.synced_size
@@ -124,10 +130,11 @@ class Journal:
         self._replacement, self._buffered = None, []
         if replacement is not None or not self.size:
             head = self._next_head() if self.size else self.head
-            data = head.encode() + self._encode((replacement or []) + buffered, 0, 0, head.salt)
-            path = f"{self.folder}/{journal_name(head.generation)}"
-            return JournalWork(path, 0, data, True, create=not self.size, replaces=self.path if self.size else "")
-        data = self._encode(buffered, self.written, self.synced_count, self.head.salt)
+            entries = (replacement or []) + buffered
+            path, replaces = f"{self.folder}/{journal_name(head.generation)}", self.path if self.size else ""
+            encode = partial(_encode_file, head, entries)
+            return JournalWork(path, 0, b"", True, replaces=replaces, encode=encode)
+        data = _encode(buffered, self.written, self.synced_count, self.head.salt)
         return JournalWork(self.path, self.size, data, sync, file=self.file, unsynced_bytes=waiting)
 
     def keep_file(self, work: JournalWork) -> None:
@@ -144,7 +151,7 @@ class Journal:
                 self._replacement = replacement
                 self._buffered = taken + self._buffered
             return
-        if work.create or work.replaces:
+        if work.encode is not None:
             if work.replaces:
                 self.head = self._next_head()
             self.close()

@@ -48,8 +48,10 @@ if TYPE_CHECKING:
 
 NEXT_FIRING: Final = 0x18
 """Journal record: a schedule's sequence and its next moment."""
-BATCH: Final = 64
-"""Schedules that fire in one turn."""
+BATCH: Final = 16
+"""Schedules that fire in one step; each may have to be read from the disk."""
+MAX_FIRED: Final = 4096
+"""Firings that may wait for a commit; more wait until it has ended, so that no commit becomes large."""
 RETRY_NS: Final = SECOND
 """Wait of a schedule after the stream refused its message."""
 SOON_NS: Final = 5_000_000
@@ -194,7 +196,7 @@ class Schedules:
         if held_until_ns := engine.clock_watch.held_until_ns():
             self._alarm.no_later_than(held_until_ns)
             return settled
-        now_ns, limit = engine.clock.now_ns(), limit - settled
+        now_ns, limit = engine.clock.now_ns(), min(limit - settled, MAX_FIRED - len(self._fired))
         due = self._deadlines.take_due(now_ns, limit)
         for seq, due_ns in due:
             if seq > store.durable_seq:
@@ -202,10 +204,11 @@ class Schedules:
             else:
                 with suppress(StoreDamagedError):  # the store has reported it; what cannot be read is not passed on
                     self._fire(seq, due_ns, now_ns)
-        if len(due) == limit or (self._is_stale() and self._deadlines.sweep(store.holds)):
-            engine.ready(self)
-        else:
-            self.arm()
+        if len(self._fired) < MAX_FIRED:
+            if len(due) == limit or (self._is_stale() and self._deadlines.sweep(store.holds)):
+                engine.ready(self)
+            else:
+                self.arm()
         return settled + len(due)
 
     def _fire(self, seq: int, due_ns: int, now_ns: int) -> None:
