@@ -482,6 +482,28 @@ async def many_headers(peers: Peers, count: int) -> None:
     await peers.client.flush()
 
 
+@sized(
+    "message: headers of measured requests", 80, 800, 8_000, 80_000,
+    config="""accounts {
+      E { users: [{user: e, password: p}]
+          exports: [{service: "s", latency: {sampling: headers, subject: "l"}}] }
+      I { users: [{user: i, password: p}], imports: [{service: {account: E, subject: "s"}}] }
+    }
+    no_auth_user: i
+    """,
+)  # fmt: skip
+async def many_tracing_headers(peers: Peers, count: int) -> None:
+    """Send requests whose headers may say that their latency is measured."""
+    service = await RawClient.connect(peers.url, user="e", **{"pass": "p"})
+    service.send(b"SUB s 1\r\n")
+    await service.flush()
+    header = b"NATS/1.0\r\n" + b"".join(b"k%d: v\r\n" % number for number in range(count)) + b"\r\n"
+    for _ in range(20):
+        peers.client.publish(b"s", b"x", header=header)
+    await peers.client.flush()
+    await service.close()
+
+
 @sized("message: tokens of a subject", 20, 200, 2_000)
 async def long_subject(peers: Peers, count: int) -> None:
     """Subscribe to patterns that meet at every token, and publish to them."""
@@ -709,6 +731,20 @@ async def many_lifetimes(peers: Peers, count: int) -> None:
         peers.client.send(b"".join(lines))
         await peers.client.flush()
     await asyncio.sleep(4)
+
+
+@sized("publish: schedules", 500, 5_000, 50_000)
+async def many_schedules(peers: Peers, count: int) -> None:
+    """Publish schedules that fire in the same second, twice, into a stream on disk."""
+    await create(peers, subjects=["s.>", "t.>"], storage="file", allow_msg_schedules=True, max_msgs_per_subject=1)
+    lines = []
+    for number in range(count):
+        header = b"NATS/1.0\r\nNats-Schedule: @every 4s\r\nNats-Schedule-Target: t.%d\r\n\r\n" % (number % 100)
+        lines.append(b"HPUB s.%d %d %d\r\n%b\r\n" % (number, len(header), len(header), header))
+    peers.client.send(b"".join(lines))
+    await peers.client.flush()
+    await asyncio.sleep(10)
+    await api(peers, "STREAM.DELETE.A", {})
 
 
 @sized("publish: fast batches", 200, 2_000, 20_000)

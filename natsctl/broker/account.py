@@ -570,10 +570,15 @@ class Account:
         return watch
 
     def _call_watches(self, sub: Subscription, change: int) -> None:
-        """Call the watches of subjects that a subscription takes: it was added (1) or has ended (-1)."""
+        """Call the watches of subjects that a subscription takes: it was added (1) or has ended (-1).
+
+        Thousands of consumers may deliver to one subject: most are called in later turns.
+        """
         if self._watches.count:
-            for watch in self._watches.overlapping(sub.subject):
-                watch.changed(sub, change)
+            rest = begun(_calling(self._watches.overlapping(sub.subject), sub, change))
+            if rest is not None:
+                self.broker.long_work.add(rest, self)
+                self.broker.jobs.wake()
 
     def _deliver(
         self,
@@ -678,7 +683,7 @@ class Account:
         origin: Session | None,
     ) -> Generator[None, None, int]:
         """Deliver to one member of a large group, in parts if many do not take the message; return to how many."""
-        waiting, refused = in_turn(members, self._rng), False
+        waiting, refused = in_turn(members, int(self._rng.random() * len(members))), False
         for number in range(0, len(members), DELIVERED_AT_ONCE):
             if number:
                 yield
@@ -712,8 +717,12 @@ class Account:
         chosen: list[Recipient] = []
         served = 0
         for members in queues:
-            some = in_turn(members, self._rng)
-            recipient, _ = self._offer(some, members, False, to, subject, reply, header, payload, origin)
+            start = int(self._rng.random() * len(members)) if len(members) > 1 else 0
+            recipient: Recipient | None = members[start]
+            session = members[start][0]
+            if session is None or (session is origin and not session.echo):
+                some = in_turn(members, start)
+                recipient, _ = self._offer(some, members, False, to, subject, reply, header, payload, origin)
             if recipient is not None and recipient[0] is None:
                 served += 1
             elif recipient is not None:
@@ -752,6 +761,13 @@ class Account:
 def _drop_unreceived(session: Session, subject: bytes, run: PublishRun) -> int | None:
     """Take a run that nobody receives, unless its requests have to be answered one by one."""
     return 0 if session.no_responders and run.has_replies else None
+
+
+def _calling(watches: Iterable[Watch], sub: Subscription, change: int) -> Iterator[int]:
+    for number, watch in enumerate(watches, 1):
+        watch.changed(sub, change)
+        if not number % SUBS_STEP:
+            yield SUBS_STEP
 
 
 def _removal_cost(sub: Subscription) -> int:

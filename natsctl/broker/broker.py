@@ -125,6 +125,7 @@ class Broker:
         "storing",
         "system_account",
         "tick_ends_ns",
+        "took_long",
         "total_connections",
         "unfinished",
         "wide_routes",
@@ -185,6 +186,8 @@ class Broker:
         """When this call of `tick` leaves sessions that are due to the next one, monotonic clock; 0: none was due."""
         self.removals_left = MANY_SUBS
         """Subscriptions that may still be removed at once in this turn: thousands of clients may be closed in one."""
+        self.took_long = False
+        """Whether a handler has just worked for milliseconds: the publisher's session looks at the clock."""
         self.look_ns = NEVER_NS
         """Time of the shell's next call of `tick`, monotonic clock."""
         self.hurry: Callable[[], None] = _do_nothing

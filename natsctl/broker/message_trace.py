@@ -283,8 +283,8 @@ class MessageTrace:
 
     def _to_group(self, members: Recipients, message: Message) -> Generator[int, None, int]:
         """Deliver to one member of a group, in parts if many do not take the message; return to how many."""
-        refused = False
-        for number, (session, sub, _) in enumerate(in_turn(members, self.origin.broker.rng)):
+        refused, start = False, int(self.origin.broker.rng.random() * len(members))
+        for number, (session, sub, _) in enumerate(in_turn(members, start)):
             if number and not number % DELIVERED_AT_ONCE:
                 yield 0
             if session is not None:

@@ -25,7 +25,6 @@ from natsctl.api.subjects import is_literal
 from natsctl.broker.subscription import Subscription
 
 if TYPE_CHECKING:
-    from natsctl.broker.broker_options import Rng
     from natsctl.broker.session import Session
 
 Given = TypeVar("Given")
@@ -435,10 +434,9 @@ def parts_of(route: Route) -> Iterator[Route]:
         yield (), (), handlers[start : start + count]
 
 
-def in_turn(members: Recipients, rng: Rng) -> Iterator[Recipient]:
-    """Yield the members of a group, a random one first."""
+def in_turn(members: Recipients, start: int) -> Iterator[Recipient]:
+    """Yield the members of a group, the one at `start` first."""
     count = len(members)
-    start = int(rng.random() * count) if count > 1 else 0
     for place in range(start, start + count):
         yield members[place % count]
 

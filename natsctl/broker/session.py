@@ -447,7 +447,7 @@ class Session:
         before, parser = self.in_msgs, self._parser
         publish, mappings, careful, wide = self._publish_state()
         msgs = size = subscribed = 0
-        clock, until = self.broker.clock, slice_end_ns(self)
+        broker, clock, until = self.broker, self.broker.clock, slice_end_ns(self)
         if (self.incomplete is not None or self.deliveries) and not self._complete(rest, until):
             return
         while (op := next(rest, None)) is not None:
@@ -494,6 +494,7 @@ class Session:
             if self.deliveries and not self._complete(rest, until):
                 break
             look = not msgs & LOOK_MASK or recipients > MANY_RECIPIENTS or len(subject) > LONG_SUBJECT_BYTES or unheard
+            look, broker.took_long = look or broker.took_long, False
             if (
                 (look or (subject[0] == DOLLAR and subject.startswith(API_SUBJECTS)))
                 and clock.monotonic_ns() > until

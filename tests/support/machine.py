@@ -169,7 +169,10 @@ class Machine:
 
     def turn(self) -> bool:
         """Run one cycle of the event loop, and return whether there may be more to do."""
-        more = self.engine.run_ready(TURN_BUDGET)
+        more = bool(self.broker.long_work)
+        if more:
+            self.broker.long_work.step()
+        more = self.engine.run_ready(TURN_BUDGET) or more
         worked = self.commit() if not self.hold_commits else False
         self._drain()
         return more or worked

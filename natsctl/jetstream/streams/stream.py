@@ -351,8 +351,10 @@ class Stream:
     def removed(self, gone: RemovedMessage, reason: str) -> None:
         if self.dedupe:
             self.dedupe.message_gone(gone.seq)
-        for consumer in self.retention.interest.consumers_of(gone.subject) if self.consumers else ():
+        consumers = self.retention.interest.consumers_of(gone.subject) if self.consumers else ()
+        for consumer in consumers:
             consumer.on_removed(gone.seq, gone.subject, reason)
+        self.account.broker.took_long |= len(consumers) > 4 * STEP
 
     def remove(self, seq: int, erase: bool = False) -> bool:
         """Remove one message and return whether it existed. Raises StoreError."""
