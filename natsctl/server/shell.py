@@ -106,7 +106,7 @@ MANY_CHUNKS: Final = 4
 GATHER_NS: Final = 100_000
 """Time to wait for the next of them: a part of a sync, and more than a client needs for its answer."""
 
-INPUT_NS: Final = 10_000_000
+INPUT_NS: Final = 6_000_000
 """Time of input that is carried out between two turns; thousands of connections may have some for one iteration."""
 SHORT_INPUT: Final = 64
 """Bytes of input that are accepted at once also after that: a few operations, such as a PING."""
@@ -327,7 +327,10 @@ class Shell:
                 self._leave_unread()
                 if self._defer(connection, pieces or iter((data,)), size):
                     return
-        if pieces or self._must_wait(session, size) or (size > PIECE_BYTES and count_lines(data) > MANY_LINES):
+        waits = self._must_wait(session, size)
+        if waits and self._defer(connection, pieces or cut(data), size):
+            return
+        if pieces or waits or (size > PIECE_BYTES and count_lines(data) > MANY_LINES):
             self.received_pieces(connection, pieces or cut(data), size)
             return
         self._attend(connection, session.receive, data)
