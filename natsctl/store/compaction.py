@@ -15,12 +15,15 @@ at the start), and only here: such a segment is *retired*, the next commit that 
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
+from itertools import compress
 from zlib import crc32
 
 import msgspec
 
 from natsctl.store import frame
+from natsctl.store.bulk import count_down
 from natsctl.store.columns import widened
 from natsctl.store.index import StreamIndex
 from natsctl.store.index_file import IndexImage, image_of
@@ -135,14 +138,18 @@ class Rewrite(msgspec.Struct):
                 new.sids.extend(map(part.segment.sids.__getitem__, part.positions))
             new.seal()
             new.pack()
-        at = 0
+        dead = bytearray()
         for part in self.parts:
-            if part.segment.live < len(part.positions):
-                for number, position in enumerate(part.positions, at):
-                    if not part.segment.is_live(position):
-                        new.kill(number)
-                        self.new.dead_bytes += new.sizes[number] + frame.FRAME_OVER_SIZE
-            at += len(part.positions)
+            old, first = part.segment, bisect_left(part.positions, part.segment.head)
+            dead += b"\1" * first
+            kept = part.positions[first:]
+            dead += bytes(len(kept)) if old.dead is None else bytes(map(old.dead.__getitem__, kept))
+        if gone := array("I", compress(range(len(dead)), dead)):
+            assert new.keys is not None
+            new.dead = dead
+            new.live -= len(gone)
+            count_down(new.keys, new.counts, new.sids, gone)
+            self.new.dead_bytes += sum(map(new.sizes.__getitem__, gone)) + len(gone) * frame.FRAME_OVER_SIZE
         return new
 
 
@@ -163,8 +170,8 @@ def plan_rewrite(
         assert segment.body is not None
         parts.append(RewritePart(segment, segment.body, index.live_positions(segment), segment.sids))
         for seq in segment.body.tombs:
-            place = index.physical(seq)
-            if place is not None and place[0].base < segments[0].base and not place[0].is_live(place[1]):
+            place = index.physical(seq) if seq < segments[0].base else None
+            if place is not None and not place[0].is_live(place[1]):
                 tombs.append(seq)
     first = parts[0].file
     generation = first.head.generation + 1
