@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 NEXT_FIRING: Final = 0x18
 """Journal record: a schedule's sequence and its next moment."""
-BATCH: Final = 16
+BATCH: Final = 4
 """Schedules that fire in one step; each may have to be read from the disk."""
 MAX_FIRED: Final = 4096
 """Firings that may wait for a commit; more wait until it has ended, so that no commit becomes large."""
