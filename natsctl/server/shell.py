@@ -106,6 +106,8 @@ MANY_CHUNKS: Final = 4
 GATHER_NS: Final = 100_000
 """Time to wait for the next of them: a part of a sync, and more than a client needs for its answer."""
 
+LONG_S: Final = 0.006
+"""Time of a session's operation beyond its slice after which a turn ends: a message may concern 10,000 consumers."""
 INPUT_NS: Final = 6_000_000
 """Time of input that is carried out between two turns; thousands of connections may have some for one iteration."""
 SHORT_INPUT: Final = 64
@@ -222,7 +224,7 @@ class Shell:
         """Times of the first and of the last input since the last turn."""
         self._chunks = self._gathered = self._expected = 0
         """Chunks read since the last look for more, since the last turn, and before the last commit."""
-        self._has_more = False
+        self._has_more = self._ended_early = False
         """The engine goes on with something in the next turn; answers do not wait for that."""
         self._handshakes_end_s = 0.0
         """When this turn stops to begin handshakes and logins; 0 before the first."""
@@ -486,7 +488,14 @@ class Shell:
             self._work_out_logins()
         if self.broker.unfinished:
             self._drain()  # the others' answers do not wait for it
-            self._go_on()
+            if self._ended_early:
+                self._ended_early = False
+                self.wake()
+            elif self._go_on():
+                self._ended_early = True
+                self._drain()
+                self.wake()
+                return
         if self.broker.long_work:
             self.broker.do_long_work(self.broker.clock.monotonic_ns() + SLICE_NS)
             if self.broker.long_work:
@@ -514,8 +523,11 @@ class Shell:
                 self.wake()
         self._drain()
 
-    def _go_on(self) -> None:
-        """Read no more from sessions that have put something off, and let some of them go on with it."""
+    def _go_on(self) -> bool:
+        """Read no more from sessions that have put something off, and let some of them go on with it.
+
+        Return whether one operation took so long that the rest of the turn has to wait for the next one.
+        """
         unfinished, connections = self.broker.unfinished, self.connections
         for session in unfinished:
             if session in connections:
@@ -532,6 +544,7 @@ class Shell:
                 connection.resume()
         if unfinished:
             self.wake()
+        return time.monotonic() > end + LONG_S
 
     def _holds(self, connection: ClientConnection) -> bool:
         return any(connection in held for held in self._overloaded.values())
