@@ -1113,6 +1113,41 @@ def test_a_watch_of_subscribers_costs_the_same_however_many_others_there_are() -
     assert changes[-1] == 0
 
 
+def test_very_many_watches_of_one_subject_are_called_in_later_turns() -> None:
+    harness, called = broker(), [0]
+    session, account = client(harness), harness.account("$G")
+
+    def changed() -> None:
+        called[0] += 1
+
+    watches = [account.watch_subscribers(b"d", b"", changed) for _ in range(1000)]
+    for change in (b"SUB d 1\r\n", b"UNSUB 1\r\n"):
+        called[0] = 0
+        session.receive(change)
+        assert 0 < called[0] < 100
+        watches.pop().cancel()
+        late = account.watch_subscribers(b"d", b"", lambda: None)
+        expected = late.subscribers
+        work_off(harness)
+        assert called[0] >= len(watches) and {watch.subscribers for watch in [*watches, late]} == {expected}
+        late.cancel()
+
+
+def test_a_publisher_waits_after_each_message_whose_handler_has_taken_long() -> None:
+    harness, heard = broker(2 * SLICE_NS), list[bytes]()
+    session = client(harness)
+
+    def take(subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None) -> None:
+        heard.append(payload)
+        harness.took_long = payload == b"2"
+
+    harness.account("$G").subscribe(b"s.*", take)
+    session.receive(b"".join(b"PUB s.%d 1\r\n%d\r\n" % (number, number) for number in range(1, 6)))
+    assert heard == [b"1", b"2"]
+    finish(harness)
+    assert heard == [b"1", b"2", b"3", b"4", b"5"]
+
+
 @pytest.mark.parametrize("listeners", ["plain", "imported"], indirect=True)
 def test_publishers_wait_while_the_server_has_much_for_very_many(
     listeners: tuple[Broker, Session], monkeypatch: pytest.MonkeyPatch

@@ -327,6 +327,23 @@ def test_input_of_very_many_connections_is_carried_out_in_several_turns(
     assert not any(client.paused for client in crowd)
 
 
+def test_a_turn_ends_after_an_operation_that_took_very_long(
+    loop: DueCalls, shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shell_module, "LONG_S", -1.0)
+    others, turn = list[int](), 0
+    shell.broker.long_work.add(iter(lambda: others.append(turn), 0))
+    sender = LostConnection(shell)
+    sender.session.receive(b'CONNECT {"verbose":false}\r\n')
+    while turn < 4:
+        turn += 1
+        if sender.session.deferred is None:
+            assert defer_input(sender.session, iter((b"PING\r\n",)), 6)
+        shell.turn()
+        sender.session.take_output()
+    assert set(others) == {2, 4}
+
+
 def test_the_trace_of_very_many_operations_is_written_in_slices(
     loop: DueCalls, monkeypatch: pytest.MonkeyPatch
 ) -> None:
