@@ -716,10 +716,11 @@ class Account:
         """Return one client of each group, and how many groups were served by a handler instead."""
         chosen: list[Recipient] = []
         served = 0
+        recipient: Recipient | None
         for members in queues:
             start = int(self._rng.random() * len(members)) if len(members) > 1 else 0
-            recipient: Recipient | None = members[start]
-            session = members[start][0]
+            first = recipient = members[start]
+            session = first[0]
             if session is None or (session is origin and not session.echo):
                 some = in_turn(members, start)
                 recipient, _ = self._offer(some, members, False, to, subject, reply, header, payload, origin)
