@@ -169,10 +169,8 @@ def plan_rewrite(
     for segment in segments:
         assert segment.body is not None
         parts.append(RewritePart(segment, segment.body, index.live_positions(segment), segment.sids))
-        for seq in segment.body.tombs:
-            place = index.physical(seq) if seq < segments[0].base else None
-            if place is not None and not place[0].is_live(place[1]):
-                tombs.append(seq)
+        earlier = sorted([seq for seq in segment.body.tombs if seq < segments[0].base])
+        tombs.extend(index.removed_among(earlier))
     first = parts[0].file
     generation = first.head.generation + 1
     head = first.head._replace(generation=generation, floor=floor, identity=identity, role=frame.SEGMENT_FILE)

@@ -453,9 +453,7 @@ class StreamIndex(SegmentList):
         self.advance(min(self.first_seq, to_seq + 1))
 
     def live_positions(self, segment: Segment) -> list[int]:
-        if self.messages >= BULK_MESSAGES:
-            return bulk.live_positions(segment, None, 0, len(segment.sids)).tolist()
-        return [p for p in range(segment.head, len(segment.sids)) if segment.is_live(p)]
+        return bulk.live_positions(segment, None, 0, len(segment.sids)).tolist()
 
     def deleted(self) -> list[int]:
         """Return the sequences between first_seq and last_seq that have no message, in order."""

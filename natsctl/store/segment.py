@@ -398,6 +398,21 @@ class SegmentList:
             return segment, position
         return None
 
+    def removed_among(self, seqs: Sequence[int]) -> Iterator[int]:
+        """Yield, of ascending sequences, the removed messages that still have their bytes."""
+        low = 0
+        while low < len(seqs):
+            at = bisect_right(self.bases, seqs[low]) - 1
+            high = bisect_left(seqs, self.bases[at + 1], low) if at + 1 < len(self.bases) else len(seqs)
+            segment = self.segments[max(at, 0)]
+            base, own, dead, head, end = segment.base, segment.seqs, segment.dead, segment.head, len(segment.sids)
+            for seq in seqs[low:high] if at >= 0 and (head or dead is not None) else ():
+                position = seq - base if own is None else bisect_left(own, seq)
+                known = position < end and (own is None or own[position] == seq)
+                if known and (position < head or (dead is not None and dead[position])):
+                    yield seq
+            low = high
+
     def place_of(self, segment: Segment) -> int:
         position = bisect_left(self.bases, segment.base)
         return position if position < len(self.segments) and self.segments[position] is segment else -1

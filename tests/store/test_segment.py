@@ -7,7 +7,7 @@ import pytest
 
 from natsctl.store.filters import Filters
 from natsctl.store.index import StreamIndex
-from natsctl.store.segment import FEW_POSITIONS, FEW_SUBJECTS, Segment
+from natsctl.store.segment import FEW_POSITIONS, FEW_SUBJECTS, Segment, SegmentList
 from natsctl.store.subject_table import GONE
 from natsctl.store.view import FilterView
 from tests.support import tiers
@@ -35,6 +35,25 @@ def test_positions_of_few_subjects_are_those_that_a_look_at_every_message_finds(
         start = rng.randint(0, len(segment.sids))
         found = segment.positions_of_few(sids, start)
         assert found is None or found == segment.positions(sids, start)
+
+
+@pytest.mark.parametrize("seed", tiers.seeds(8, 40))
+def test_removed_messages_with_bytes_are_found_as_by_a_look_at_each_place(seed):
+    rng, index, base = random.Random(seed), SegmentList(10), 10
+    for number in range(rng.randint(1, 5)):
+        segment = index.open_segment(base) if number else index.active
+        length = rng.randint(0, 20)
+        segment.sids = array("I", range(length))
+        if rng.random() < 0.5:
+            segment.seqs = array("Q", sorted(rng.sample(range(base, base + 2 * length + 1), length)))
+        segment.head = rng.choice([0, rng.randint(0, length)])
+        if rng.random() < 0.7:
+            segment.dead = bytearray(rng.randint(0, 1) for _ in range(length))
+        base += 2 * length + 1 + rng.randint(0, 3)
+    seqs = sorted(rng.choices(range(base + 5), k=rng.randint(0, 60)))
+    places = [(seq, index.physical(seq)) for seq in seqs]
+    removed = [seq for seq, place in places if place is not None and not place[0].is_live(place[1])]
+    assert list(index.removed_among(seqs)) == removed
 
 
 def test_consumers_of_one_subject_each_do_not_look_at_every_message(lab, monkeypatch):
