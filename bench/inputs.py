@@ -733,6 +733,18 @@ async def many_lifetimes(peers: Peers, count: int) -> None:
     await asyncio.sleep(4)
 
 
+@sized("publish: updates of 50,000 keys", 10_000, 100_000, 1_000_000)
+async def updated_keys(peers: Peers, count: int) -> None:
+    """Update the keys of a bucket on disk: its segments are rewritten without the values before."""
+    await create(peers, subjects=["s.>"], storage="file", max_msgs_per_subject=1)
+    draw = random.Random(count)
+    for _ in range(0, count, 10_000):
+        keys = [draw.randrange(50_000) for _ in range(10_000)]
+        peers.client.send(b"".join([b"PUB s.key.%d 64\r\n%064d\r\n" % (key, key) for key in keys]))
+        await peers.client.flush()
+    await api(peers, "STREAM.DELETE.A", {})
+
+
 @sized("publish: schedules", 500, 5_000, 50_000)
 async def many_schedules(peers: Peers, count: int) -> None:
     """Publish schedules that fire in the same second, twice, into a stream on disk."""

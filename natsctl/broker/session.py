@@ -458,8 +458,8 @@ class Session:
                 if op[0] == RUN:
                     left = op[1].ops() if careful or self.verbose else self._publish_run(op[1])
                     if left:
-                        rest = iter(left + one_by_one(list(rest)))
-                    elif clock.monotonic_ns() > until and defer(self, rest):
+                        rest = iter(left + (list(rest) if left[0][0] == RUN else one_by_one(list(rest))))
+                    if (not left or left[0][0] == RUN) and clock.monotonic_ns() > until and defer(self, rest):
                         break
                     continue
                 subscribed += op[0] == SUB
@@ -509,7 +509,10 @@ class Session:
             self._fail(parser.fault)
 
     def _publish_run(self, run: PublishRun) -> list[Op]:
-        """Publish a run part by part, each on one route, to recipients of runs; return the messages of others."""
+        """Publish a run part by part, each on one route, to recipients of runs; return what is left.
+
+        That are the messages of other recipients, or a shorter run if the recipient has taken a part.
+        """
         account, short, start, count = self.account, 0, 0, len(run)
         if run.has_headers and any(map(account.config.asks_for_trace, run.headers())):
             return run.ops()
@@ -532,7 +535,7 @@ class Session:
             self.in_bytes += part.bytes
             start += len(part)
             if handled is not None:
-                break
+                return [(RUN, run.part(start, count))] if handled and start < count else run.ops()[start:]
         return run.ops()[start:] if start < count else []
 
     def _publish_state(self) -> tuple[Callable[..., int], Mappings | None, bool, bool]:

@@ -4,13 +4,16 @@ from typing import Any
 
 import pytest
 
-from natsctl.jetstream.streams.pipeline import PublishPipeline
+from natsctl.broker.deferred_work import SLICE_NS, resume_work
+from natsctl.jetstream.streams.pipeline import TRIMMED_AT_ONCE, PublishPipeline
 from natsctl.native import lib
 from natsctl.store.filters import Filters
 from natsctl.store.index import QUICK_LOOK_STEP
 from natsctl.wire.client import encode_pub
+from natsctl.wire.publish_run import PublishRun
 from tests.jetstream.test_work import MAX_LINES, VERY_MANY, Metered, filled, most_lines, stream_of
 from tests.support.jet import SECOND, Jet, ok
+from tests.support.stored_messages import stored_rows
 
 BATCH = 400
 """In plain Python the checksum of each byte takes lines of code as well: fewer digits there."""
@@ -117,6 +120,33 @@ def test_messages_that_never_expire_are_skipped_in_slices() -> None:
     assert most_lines(machine, lambda: ok(jet.api("STREAM.UPDATE.S", config))) <= MAX_LINES
     assert most_lines(machine, lambda: jet.advance(3600 + 1)) <= MAX_LINES
     assert store.messages == many and not store.count_of(b"s.last")
+
+
+@pytest.mark.parametrize("turns", [1, 2])
+def test_a_run_that_replaces_messages_is_taken_in_parts(turns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Finding the message before may take long; the session looks at the clock between two parts."""
+    jet, runs, count = Jet(), list[int](), 3 * TRIMMED_AT_ONCE
+    jet.stream(max_msgs_per_subject=1)
+    store_run = stream_of(jet).pipeline.store_run
+
+    def storing(self: PublishPipeline, subject: bytes, run: PublishRun) -> Any:
+        runs.append(len(run))
+        if turns > 1:
+            jet.machine.clock.advance(SLICE_NS + 1)
+        return store_run(subject, run)
+
+    monkeypatch.setattr(PublishPipeline, "store_run", storing)
+    sid = jet.listen("ack")
+    jet.wire.session.receive(b"".join(encode_pub(b"s.%d" % (n % 100), b"ack", b"", b"%d" % n) for n in range(count)))
+    assert len(runs) == (1 if turns > 1 else 3)
+    for _ in range(10):
+        jet.machine.settle()
+        if jet.machine.broker.unfinished:
+            resume_work(jet.machine.broker.unfinished.popleft())
+    jet.machine.settle()
+    assert max(runs) == TRIMMED_AT_ONCE and sum(runs) == count
+    assert [message.json()["seq"] for message in jet.heard(sid)] == [*range(1, count + 1)]
+    assert [row.payload for row in stored_rows(jet)] == [b"%d" % n for n in range(count - 100, count)]
 
 
 @pytest.mark.parametrize("consumers", [2, 3])

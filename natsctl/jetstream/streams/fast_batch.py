@@ -273,7 +273,7 @@ class FastBatches:
     def take_run(self, subject: bytes, run: PublishRun) -> int | None:
         """Accept messages without headers on one subject; consecutive plain appends are batched.
 
-        Return how many were accepted if the others have to be accepted one by one, in other turns.
+        Return how many were accepted if the others have to wait, perhaps for another turn.
         """
         messages = run.ops()
         replies = [message[2] for message in messages]

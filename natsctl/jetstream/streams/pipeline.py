@@ -111,6 +111,9 @@ ONLY_ID: Final = b"NATS/1.0" + ID_LINE
 FEW_CONSUMERS: Final = 64
 """With more, a run that removes messages has to be interrupted: each removal is reported to each consumer."""
 
+TRIMMED_AT_ONCE: Final = 256
+"""Messages whose subjects are trimmed at once; the one before may have to be looked for: 30 us."""
+
 CHECK_COST: Final = 6
 """Cost of the checks of one message, as in store.steps,"""
 BYTES_PER_COST: Final = 512
@@ -232,7 +235,7 @@ class PublishPipeline:
     def publish_run(self, subject: bytes, run: PublishRun) -> int | None:
         """Handle messages in order; the broker's handler for runs. `subject` is b"" if they are on several.
 
-        Return how many were handled if the others would take too long for one turn and have to be handled one by one.
+        Return how many were handled if the others would take too long for one turn; 0: one by one.
         """
         fast, ids = run.reply(0)[-4:] == CONTROL_SUFFIX, list[bytes]()
         together = self._stores_together(subject, run) and bool(subject or not fast)
@@ -243,12 +246,16 @@ class PublishPipeline:
             return 0
         if fast:
             return self.fast.take_run(subject, run)
+        taken: int | None = None
+        if len(run) > TRIMMED_AT_ONCE and self._trims and self._stream.config.max_msgs_per_subject > 0:
+            run, taken = run.part(0, TRIMMED_AT_ONCE), TRIMMED_AT_ONCE
+            del ids[TRIMMED_AT_ONCE:]
         if isinstance(outcome := self.store_run(subject, run), ApiError):
             for _, _, reply, _, _ in run.ops():
                 self.acks.refuse(reply, outcome)
         elif ids:
             self._stream.dedupe.stored_together(outcome - len(ids) + 1, ids)
-        return None
+        return taken
 
     def _stores_together(self, subject: bytes, run: PublishRun) -> bool:
         """Return whether the messages of a run would only be stored, unless their ids are known."""
