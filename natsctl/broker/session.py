@@ -509,9 +509,9 @@ class Session:
             self._fail(parser.fault)
 
     def _publish_run(self, run: PublishRun) -> list[Op]:
-        """Publish a run part by part, each on one route, to recipients of runs; return what is left.
+        """Publish a run part by part, each on one route, to recipients of runs; return the remaining operations.
 
-        That are the messages of other recipients, or a shorter run if the recipient has taken a part.
+        They are the messages of other recipients, or a shorter run if the recipient has taken a part.
         """
         account, short, start, count = self.account, 0, 0, len(run)
         if run.has_headers and any(map(account.config.asks_for_trace, run.headers())):

@@ -112,7 +112,7 @@ FEW_CONSUMERS: Final = 64
 """With more, a run that removes messages has to be interrupted: each removal is reported to each consumer."""
 
 TRIMMED_AT_ONCE: Final = 256
-"""Messages whose subjects are trimmed at once; the one before may have to be looked for: 30 us."""
+"""Messages of one step if their subjects are trimmed: the one before may have to be searched for, in 30 us."""
 
 CHECK_COST: Final = 6
 """Cost of the checks of one message, as in store.steps,"""
