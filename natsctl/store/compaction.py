@@ -17,7 +17,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
-from itertools import compress
+from itertools import chain, compress
 from zlib import crc32
 
 import msgspec
@@ -27,7 +27,7 @@ from natsctl.store.bulk import count_down
 from natsctl.store.columns import widened
 from natsctl.store.index import StreamIndex
 from natsctl.store.index_file import IndexImage, image_of
-from natsctl.store.segment import Segment
+from natsctl.store.segment import EarlierRemovals, Segment
 from natsctl.store.segment_file import SegmentCache, SegmentFile
 
 
@@ -55,16 +55,20 @@ class RewritePart(msgspec.Struct):
 class Rewrite(msgspec.Struct):
     parts: list[RewritePart]
     new: SegmentFile
-    tombs: array[int]
+    removals: list[EarlierRemovals]
+    """By earlier segments, removals that the old files have recorded."""
     covers_seq: int
     names: list[bytes]
     block_bytes: int = 0
     """Length of the blocks that the new file is compressed in; 0 leaves it plain."""
     offsets: array[int] = msgspec.field(default_factory=lambda: array("I"))
+    tombs: array[int] = msgspec.field(default_factory=lambda: array("Q"))
+    """The removals that earlier segments still need."""
     built: Segment | None = None
 
     def build(self, read: Callable[[SegmentFile], bytes | None]) -> bytes | None:
         """Return the new file's plain bytes and record the positions of frames; None if an old file is damaged."""
+        self.tombs = array("Q", chain.from_iterable(removals.find() for removals in self.removals))
         head = self.new.head
         pieces, size = [head.encode()], frame.FILE_HEAD_BYTES
         for part in self.parts:
@@ -165,17 +169,18 @@ def plan_rewrite(
     index: StreamIndex, segments: Sequence[Segment], floor: int, identity: bytes, block_bytes: int = 0
 ) -> Rewrite:
     """Return how to rewrite segments in a row: live messages, and the deletes that earlier segments still need."""
-    parts, tombs = [], array("Q")
+    parts, tombs = list[RewritePart](), list[int]()
     for segment in segments:
         assert segment.body is not None
         parts.append(RewritePart(segment, segment.body, index.live_positions(segment), segment.sids))
-        earlier = sorted([seq for seq in segment.body.tombs if seq < segments[0].base])
-        tombs.extend(index.removed_among(earlier))
+        tombs += [seq for seq in segment.body.tombs if seq < segments[0].base]
+    tombs.sort()
     first = parts[0].file
     generation = first.head.generation + 1
     head = first.head._replace(generation=generation, floor=floor, identity=identity, role=frame.SEGMENT_FILE)
     covers = index.bases[index.place_of(segments[-1]) + 1] - 1
-    return Rewrite(parts, SegmentFile(first.folder, head), tombs, covers, index.table.names, block_bytes)
+    removals = index.removals_among(tombs)
+    return Rewrite(parts, SegmentFile(first.folder, head), removals, covers, index.table.names, block_bytes)
 
 
 GROUP_MAX = 64

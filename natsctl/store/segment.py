@@ -20,6 +20,7 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from itertools import chain, compress
+from typing import NamedTuple
 
 from natsctl.native import lib
 from natsctl.store import bulk, frame
@@ -362,6 +363,26 @@ Place = tuple[Segment, int]
 """A segment and a position in it."""
 
 
+class EarlierRemovals(NamedTuple):
+    """Which positions of a segment were dead at one moment, and sequences to look at."""
+
+    base: int
+    length: int
+    own: array[int] | None
+    head: int
+    dead: bytes
+    seqs: Sequence[int]
+
+    def find(self) -> Iterator[int]:
+        """Yield the sequences of removed messages that still had their bytes."""
+        base, length, own, head, dead, seqs = self
+        for seq in seqs:
+            position = seq - base if own is None else bisect_left(own, seq)
+            known = position < length and (own is None or own[position] == seq)
+            if known and (position < head or (dead and dead[position])):
+                yield seq
+
+
 class SegmentList:
     __slots__ = ("bases", "segments")
 
@@ -398,20 +419,19 @@ class SegmentList:
             return segment, position
         return None
 
-    def removed_among(self, seqs: Sequence[int]) -> Iterator[int]:
-        """Yield, of ascending sequences, the removed messages that still have their bytes."""
-        low = 0
+    def removals_among(self, seqs: Sequence[int]) -> list[EarlierRemovals]:
+        """Return the state of each segment that may have some of these ascending sequences, for `find`."""
+        found, low = list[EarlierRemovals](), 0
         while low < len(seqs):
             at = bisect_right(self.bases, seqs[low]) - 1
             high = bisect_left(seqs, self.bases[at + 1], low) if at + 1 < len(self.bases) else len(seqs)
             segment = self.segments[max(at, 0)]
-            base, own, dead, head, end = segment.base, segment.seqs, segment.dead, segment.head, len(segment.sids)
-            for seq in seqs[low:high] if at >= 0 and (head or dead is not None) else ():
-                position = seq - base if own is None else bisect_left(own, seq)
-                known = position < end and (own is None or own[position] == seq)
-                if known and (position < head or (dead is not None and dead[position])):
-                    yield seq
+            if at >= 0 and (segment.head or segment.dead is not None):
+                dead = bytes(segment.dead) if segment.dead is not None else b""
+                facts = segment.base, len(segment.sids), segment.seqs, segment.head, dead
+                found.append(EarlierRemovals(*facts, seqs[low:high]))
             low = high
+        return found
 
     def place_of(self, segment: Segment) -> int:
         position = bisect_left(self.bases, segment.base)

@@ -203,7 +203,7 @@ def index_without_removals(image_of: Any, *arguments: Any, **named: Any) -> Inde
 @MUTATIONS.replacing(compaction, "plan_rewrite", 43)
 def rewritten_without_the_removals_it_holds(plan_rewrite: Any, *arguments: Any) -> Rewrite:
     rewrite: Rewrite = plan_rewrite(*arguments)
-    return msgspec.structs.replace(rewrite, tombs=array("Q"))
+    return msgspec.structs.replace(rewrite, removals=[])
 
 
 @MUTATIONS.replacing(packed.PackedFile, "stored", 5)
