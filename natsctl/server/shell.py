@@ -107,7 +107,7 @@ GATHER_NS: Final = 100_000
 """Time to wait for the next of them: a part of a sync, and more than a client needs for its answer."""
 
 LONG_S: Final = 0.006
-"""Time of a session's operation beyond its slice after which a turn ends: a message may concern 10,000 consumers."""
+"""A turn ends if an operation has taken this much longer than a slice: one message may concern 10,000 consumers."""
 INPUT_NS: Final = 6_000_000
 """Time of input that is carried out between two turns; thousands of connections may have some for one iteration."""
 SHORT_INPUT: Final = 64
@@ -224,7 +224,9 @@ class Shell:
         """Times of the first and of the last input since the last turn."""
         self._chunks = self._gathered = self._expected = 0
         """Chunks read since the last look for more, since the last turn, and before the last commit."""
-        self._has_more = self._ended_early = False
+        self._ended_early = False
+        """The last turn ended after one long operation: in this one, sessions wait for everything else."""
+        self._has_more = False
         """The engine goes on with something in the next turn; answers do not wait for that."""
         self._handshakes_end_s = 0.0
         """When this turn stops to begin handshakes and logins; 0 before the first."""

@@ -56,7 +56,7 @@ class Rewrite(msgspec.Struct):
     parts: list[RewritePart]
     new: SegmentFile
     removals: list[EarlierRemovals]
-    """By earlier segments, removals that the old files have recorded."""
+    """Removals in earlier segments that the old files record; some are no longer needed."""
     covers_seq: int
     names: list[bytes]
     block_bytes: int = 0

@@ -364,7 +364,7 @@ Place = tuple[Segment, int]
 
 
 class EarlierRemovals(NamedTuple):
-    """Which positions of a segment were dead at one moment, and sequences to look at."""
+    """The dead positions of a segment at one moment, and sequences that may be among them."""
 
     base: int
     length: int
@@ -420,7 +420,7 @@ class SegmentList:
         return None
 
     def removals_among(self, seqs: Sequence[int]) -> list[EarlierRemovals]:
-        """Return the state of each segment that may have some of these ascending sequences, for `find`."""
+        """Return the state of each segment that may hold some of these ascending sequences, for `find` to look at."""
         found, low = list[EarlierRemovals](), 0
         while low < len(seqs):
             at = bisect_right(self.bases, seqs[low]) - 1

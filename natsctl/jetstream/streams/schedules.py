@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 NEXT_FIRING: Final = 0x18
 """Journal record: a schedule's sequence and its next moment."""
 BATCH: Final = 4
-"""Schedules that fire in one step; each may have to be read from the disk."""
+"""Schedules that fire in one step: each may take a millisecond."""
 MAX_FIRED: Final = 4096
 """Firings that may wait for a commit; more wait until it has ended, so that no commit becomes large."""
 RETRY_NS: Final = SECOND

@@ -202,6 +202,7 @@ def test_a_measured_request_that_fails_tells_why() -> None:
         ("traceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", True),
         ("traceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00", False),
         ("Other: 1", False),
+        ("not a header\r\nX-B3-Sampled: 1", True),
     ],
 )
 def test_headers_ask_for_a_measurement(header: str, measured: bool) -> None:
